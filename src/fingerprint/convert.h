@@ -118,9 +118,18 @@ tw_careful_convert(double (*load)(const void *, size_t), const void *p, size_t n
 /* Adds the lanes of the row that holds element `index` to the buckets, turned by the row's hash. */
 static inline void tw_rows_fold(struct tw_rows *r, uint64_t index)
 {
-    uint32_t lanes = TW_SKETCH_LANES(r->k), mask = r->k - 1, turn = tw_sketch_turn(index, r->k);
-    for (uint32_t j = 0; j < lanes; j++)
-        r->bucket[(j + turn) & mask] += r->lane[j];
+    const uint32_t lanes = TW_SKETCH_LANES(r->k), mask = r->k - 1;
+    const uint32_t turn = tw_sketch_turn(index, r->k);
+    if (r->k == TW_LANES) { /* the default: one lane to a bucket, and so no order among them */
+        double twice[2 * TW_LANES];
+        memcpy(twice, r->lane, TW_LANES * sizeof(double));
+        memcpy(twice + TW_LANES, r->lane, TW_LANES * sizeof(double));
+        for (uint32_t j = 0; j < TW_LANES; j++)
+            r->bucket[j] += twice[TW_LANES - turn + j];
+    } else {
+        for (uint32_t j = 0; j < lanes; j++)
+            r->bucket[(j + turn) & mask] += r->lane[j];
+    }
     memset(r->lane, 0, lanes * sizeof(double));
 }
 

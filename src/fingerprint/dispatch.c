@@ -46,6 +46,22 @@ static bool has_avx512(void)
 }
 #endif
 
+/* AMD's family 0x19 with AVX-512 (Zen 4) does vectors of 512 bits in halves. That costs nothing
+ * where all is multiplied and added, but its widening to f64 and its masks take longer than twice
+ * those of 256 bits. */
+static bool halves_vectors(void)
+{
+#ifdef TW_HAVE_AVX2
+    unsigned a, b, c, d;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx ||
+        d != signature_AMD_edx || !__get_cpuid(1, &a, &b, &c, &d))
+        return false;
+    return (a >> 8 & 15) + (a >> 20 & 255) == 0x19;
+#else
+    return false;
+#endif
+}
+
 static bool always(void)
 {
     return true;
@@ -68,8 +84,9 @@ static const struct {
     {&tw_kernels_scalar, always},
 };
 
-/* NULL until the first call. */
+/* NULL until the first call; then that for statistics is set, too. */
 static _Atomic(const struct tw_kernels *) chosen;
+static _Atomic(const struct tw_kernels *) chosen_for_statistics;
 
 /* The named set, or the best one for NULL; NULL when there is none such. */
 static const struct tw_kernels *find(const char *name)
@@ -80,22 +97,34 @@ static const struct tw_kernels *find(const char *name)
     return NULL;
 }
 
+static void use(const struct tw_kernels *k, const struct tw_kernels *for_statistics)
+{
+    atomic_store_explicit(&chosen_for_statistics, for_statistics, memory_order_relaxed);
+    atomic_store_explicit(&chosen, k, memory_order_release);
+}
+
 const struct tw_kernels *tw_fingerprint_kernels(void)
 {
     const struct tw_kernels *k = atomic_load_explicit(&chosen, memory_order_acquire);
     if (!k) { /* threads that race here find the same answer */
         const char *name = getenv("TWINRUN_ISA");
-        k = name && *name ? find(name) : NULL;
-        if (!k)
-            k = find(NULL);
-        atomic_store_explicit(&chosen, k, memory_order_release);
+        const struct tw_kernels *wanted = name && *name ? find(name) : NULL;
+        const struct tw_kernels *narrower = halves_vectors() ? find("avx2") : NULL;
+        k = wanted ? wanted : find(NULL);
+        use(k, wanted || !narrower ? k : narrower);
     }
     return k;
 }
 
+const struct tw_kernels *tw_statistics_kernels(void)
+{
+    (void)tw_fingerprint_kernels();
+    return atomic_load_explicit(&chosen_for_statistics, memory_order_relaxed);
+}
+
 void tw_fingerprint_use(const struct tw_kernels *k)
 {
-    atomic_store_explicit(&chosen, k, memory_order_release);
+    use(k, k);
 }
 
 const char *twin_fingerprint_isa(void)

@@ -8,8 +8,6 @@
 #include "mixer.h"
 #include "kernels.h"
 
-#define AHEAD 4096 /* bytes that the digest prefetches ahead */
-
 /*
  * Adds (or xors) the product of from's halves to `to`, and leaves from with its halves exchanged.
  */
@@ -46,9 +44,8 @@ static inline __m256i four_keys(uint64_t first)
 /* The sum of the four words, modulo 2^64. */
 static inline uint64_t total(__m256i v)
 {
-    uint64_t t[4];
-    _mm256_storeu_si256((__m256i *)t, v);
-    return t[0] + t[1] + t[2] + t[3];
+    const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    return (uint64_t)_mm_cvtsi128_si64(two) + (uint64_t)_mm_extract_epi64(two, 1);
 }
 
 /* Unpacking takes first and second words apart; the keys are laid out in the order that it leaves
@@ -65,8 +62,6 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
             const __m256i *v = (const __m256i *)p;
             __m256i v0 = _mm256_loadu_si256(v), v1 = _mm256_loadu_si256(v + 1);
             __m256i v2 = _mm256_loadu_si256(v + 2), v3 = _mm256_loadu_si256(v + 3);
-            _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-            _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
             __m256i x = ADD(_mm256_unpacklo_epi64(v0, v1), key),
                     y = XOR(_mm256_unpackhi_epi64(v0, v1), key);
             key = ADD(key, step);
@@ -130,6 +125,14 @@ static inline vd vd_signed(vd x, uint32_t bits, int group)
     return _mm256_xor_pd(x, _mm256_load_pd((const double *)sign_masks[bits >> 4 * group & 15]));
 }
 
+/* One and minus one for four elements, by the four bits. */
+#define ONE(bit) (1.0 - 2.0 * (bit))
+#define ONES(n) {ONE((n) & 1), ONE((n) >> 1 & 1), ONE((n) >> 2 & 1), ONE((n) >> 3 & 1)}
+static const _Alignas(32) double signed_ones[16][4] = {
+    ONES(0), ONES(1), ONES(2),  ONES(3),  ONES(4),  ONES(5),  ONES(6),  ONES(7),
+    ONES(8), ONES(9), ONES(10), ONES(11), ONES(12), ONES(13), ONES(14), ONES(15),
+};
+
 /* A mask is -1: subtracting it counts. */
 static inline vz vf_zeros(vz count, vf x)
 {
@@ -160,12 +163,44 @@ static inline int vd_any_bit(vd x)
 
 static inline uint64_t vz_total(vz count)
 {
-    uint32_t c[8];
-    uint64_t t = 0;
-    _mm256_storeu_si256((__m256i *)c, count);
-    for (int j = 0; j < 8; j++)
-        t += c[j];
-    return t;
+    __m128i t = _mm_add_epi32(_mm256_castsi256_si128(count), _mm256_extracti128_si256(count, 1));
+    t = _mm_add_epi32(t, _mm_shuffle_epi32(t, 0x4E));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(t, _mm_shuffle_epi32(t, 0xB1)));
+}
+
+typedef __m256i vh;
+#define GH 1
+#define vh_xor _mm256_xor_si256
+#define vh_min _mm256_min_epu16
+#define vh_max _mm256_max_epu16
+#define vh_max_signed _mm256_max_epi16
+
+static inline vh vh_load(const unsigned char *p, int g)
+{
+    return _mm256_loadu_si256((const __m256i *)p + g);
+}
+
+static inline vh vh_set(uint16_t bits)
+{
+    return _mm256_set1_epi16((short)bits);
+}
+
+/* Twice the bits: the highest one is lost. */
+static inline vh vh_zeros(vh count, vh x)
+{
+    return _mm256_sub_epi16(count,
+                            _mm256_cmpeq_epi16(_mm256_add_epi16(x, x), _mm256_setzero_si256()));
+}
+
+static inline uint16_t vh_lowest(vh v)
+{
+    const __m128i low = _mm_min_epu16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    return (uint16_t)_mm_cvtsi128_si32(_mm_minpos_epu16(low));
+}
+
+static inline uint64_t vh_zeros_total(vh count)
+{
+    return vz_total(_mm256_madd_epi16(count, _mm256_set1_epi16(1)));
 }
 
 /* Halves against each other until one number is left. */
@@ -204,6 +239,35 @@ static inline void row_signs(uint64_t first, uint16_t signs[TW_ROW / TW_LANES])
     _mm256_storeu_si256((__m256i *)signs + 1, _mm256_unpackhi_epi64(x, y));
 }
 
+/* For each four elements of a row where their ones lie in signed_ones, in doubles: a processor's
+ * address can multiply by eight. */
+typedef struct {
+    uint8_t place[TW_ROW / 4];
+} row_turns;
+
+static inline void row_turns_of(uint64_t first, row_turns *turns)
+{
+    const __m256i four = _mm256_set1_epi8(15 * 4);
+    uint16_t signs[TW_ROW / TW_LANES];
+    row_signs(first, signs);
+    for (int half = 0; half < 2; half++) {
+        const __m256i v = _mm256_loadu_si256((const __m256i *)signs + half);
+        const __m256i low = _mm256_and_si256(_mm256_slli_epi16(v, 2), four);
+        const __m256i high = _mm256_and_si256(_mm256_srli_epi16(v, 2), four);
+        const __m256i a = _mm256_unpacklo_epi8(low, high), b = _mm256_unpackhi_epi8(low, high);
+        __m256i *to = (__m256i *)turns->place + 2 * half;
+        _mm256_storeu_si256(to, _mm256_permute2x128_si256(a, b, 0x20));
+        _mm256_storeu_si256(to + 1, _mm256_permute2x128_si256(a, b, 0x31));
+    }
+}
+
+/* The product is exact: one instruction turns the sign and adds. */
+static inline vd vd_add_turned(vd acc, vd x, const row_turns *turns, size_t group, int g)
+{
+    const double *ones = signed_ones[0] + turns->place[TW_LANES / D * group + (size_t)g];
+    return _mm256_fmadd_pd(x, _mm256_load_pd(ones), acc);
+}
+
 static inline vf load_f16(const unsigned char *p, int g)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 16 * g)));
@@ -229,6 +293,22 @@ static inline vd vd_widen(const float *p)
 static inline vd vf_widen(vf x, int part)
 {
     return _mm256_cvtps_pd(part ? _mm256_extractf128_ps(x, 1) : _mm256_castps256_ps128(x));
+}
+
+static inline void spread_f16(float *to, const unsigned char *p)
+{
+    _mm256_storeu_ps(to, load_f16(p, 0));
+    _mm256_storeu_ps(to + 8, load_f16(p, 1));
+}
+
+/* Unpacked behind zeros, a bf16 is the upper half of an f32. Unpacking works within halves of 128
+ * bits, so quarters are brought in its order first. */
+static inline void spread_bf16(float *to, const unsigned char *p)
+{
+    const __m256i v = _mm256_permute4x64_epi64(_mm256_loadu_si256((const __m256i *)p), 0xD8);
+    const __m256i zero = _mm256_setzero_si256();
+    _mm256_storeu_si256((__m256i *)to, _mm256_unpacklo_epi16(zero, v));
+    _mm256_storeu_si256((__m256i *)to + 1, _mm256_unpackhi_epi16(zero, v));
 }
 
 #include "vector.h"

@@ -184,6 +184,35 @@ static inline double vd_highest(vd v)
     return vmaxvq_f64(v);
 }
 
+typedef uint16x8_t vh;
+#define GH 2
+#define vh_set vdupq_n_u16
+#define vh_xor veorq_u16
+#define vh_min vminq_u16
+#define vh_max vmaxq_u16
+#define vh_lowest vminvq_u16
+
+static inline vh vh_load(const unsigned char *p, int g)
+{
+    return vld1q_u16((const uint16_t *)(p + 16 * g));
+}
+
+static inline vh vh_max_signed(vh x, vh y)
+{
+    return vreinterpretq_u16_s16(vmaxq_s16(vreinterpretq_s16_u16(x), vreinterpretq_s16_u16(y)));
+}
+
+/* Twice the bits: the highest one is lost. */
+static inline vh vh_zeros(vh count, vh x)
+{
+    return vsubq_u16(count, vceqq_u16(vaddq_u16(x, x), vdupq_n_u16(0)));
+}
+
+static inline uint64_t vh_zeros_total(vh count)
+{
+    return vaddlvq_u16(count);
+}
+
 static inline void row_signs(uint64_t first, uint16_t signs[TW_ROW / TW_LANES])
 {
     for (int half = 0; half < 2; half++) {
@@ -192,6 +221,20 @@ static inline void row_signs(uint64_t first, uint16_t signs[TW_ROW / TW_LANES])
         vst1q_u16(signs + 16 * half, vreinterpretq_u16_u64(vzip1q_u64(x, y)));
         vst1q_u16(signs + 16 * half + 8, vreinterpretq_u16_u64(vzip2q_u64(x, y)));
     }
+}
+
+typedef struct {
+    uint16_t signs[TW_ROW / TW_LANES];
+} row_turns;
+
+static inline void row_turns_of(uint64_t first, row_turns *turns)
+{
+    row_signs(first, turns->signs);
+}
+
+static inline vd vd_add_turned(vd acc, vd x, const row_turns *turns, size_t group, int g)
+{
+    return vaddq_f64(acc, vd_signed(x, turns->signs[group], g));
 }
 
 static inline vf load_f16(const unsigned char *p, int g)
@@ -219,6 +262,18 @@ static inline vd vd_widen(const float *p)
 static inline vd vf_widen(vf x, int part)
 {
     return vcvt_f64_f32(part ? vget_high_f32(x) : vget_low_f32(x));
+}
+
+static inline void spread_f16(float *to, const unsigned char *p)
+{
+    for (int g = 0; g < GF; g++)
+        vst1q_f32(to + g * F, load_f16(p, g));
+}
+
+static inline void spread_bf16(float *to, const unsigned char *p)
+{
+    for (int g = 0; g < GF; g++)
+        vst1q_f32(to + g * F, load_bf16(p, g));
 }
 
 #include "vector.h"

@@ -43,7 +43,7 @@ static inline __attribute__((always_inline)) void sketch(double (*load)(const vo
     }
 }
 
-/* The three kernels of one element type. */
+/* The kernels of one element type. */
 #define KERNELS(name)                                                                         \
     static struct tw_extremes moments_##name(const void *p, size_t n, struct tw_lanes *lanes) \
     {                                                                                         \
@@ -52,6 +52,12 @@ static inline __attribute__((always_inline)) void sketch(double (*load)(const vo
     static void sketch_##name(const void *p, size_t n, uint64_t index, struct tw_rows *rows)  \
     {                                                                                         \
         sketch(tw_load_##name, p, n, index, rows);                                            \
+    }                                                                                         \
+    static struct tw_extremes both_##name(const void *p, size_t n, uint64_t index,            \
+                                          struct tw_lanes *lanes, struct tw_rows *rows)       \
+    {                                                                                         \
+        sketch(tw_load_##name, p, n, index, rows);                                            \
+        return moments(tw_load_##name, p, n, lanes);                                          \
     }                                                                                         \
     static void careful_##name(const void *p, size_t n, double *out, struct tw_careful *c)    \
     {                                                                                         \
@@ -68,5 +74,6 @@ const struct tw_kernels tw_kernels_scalar = {
     .digest = digest,
     .moments = {moments_f16, moments_bf16, moments_f32, moments_f64},
     .sketch = {sketch_f16, sketch_bf16, sketch_f32, sketch_f64},
+    .both = {both_f16, both_bf16, both_f32, both_f64},
     .careful = {careful_f16, careful_bf16, careful_f32, careful_f64},
 };

@@ -64,13 +64,17 @@ struct tw_kernels {
     const char *name;
     /* Adds blocks first..first+blocks-1, which begin at p (any alignment), to *sum. */
     void (*digest)(const unsigned char *p, size_t blocks, uint64_t first, struct twin_digest *sum);
-    /* Adds n elements (a multiple of TW_LANES, not 0; the first one belongs to lane 0) to the
-     * lanes. When an element is not finite, some lane of sumsq is not finite afterwards, and the
-     * caller starts again with careful. */
+    /* Adds n elements (a multiple of TW_LANES, at most TW_CHUNK and not 0; the first one belongs to
+     * lane 0) to the lanes. When an element is not finite, some lane of sumsq is not finite
+     * afterwards, and the caller starts again with careful. */
     struct tw_extremes (*moments[TW_KINDS])(const void *p, size_t n, struct tw_lanes *lanes);
     /* Adds n finite elements (a multiple of TW_LANES; index, that of the first one, too) to the
      * rows. */
     void (*sketch[TW_KINDS])(const void *p, size_t n, uint64_t index, struct tw_rows *rows);
+    /* Both of these in one walk, for a sketch of at most TW_LANES buckets. When an element is not
+     * finite, the rows are worth no more than the lanes. */
+    struct tw_extremes (*both[TW_KINDS])(const void *p, size_t n, uint64_t index,
+                                         struct tw_lanes *lanes, struct tw_rows *rows);
     /* Converts n elements (any number) to f64 with non-finite ones replaced by +0, and adds to the
      * counts. */
     void (*careful[TW_KINDS])(const void *p, size_t n, double *out, struct tw_careful *c);
@@ -83,6 +87,9 @@ extern const struct tw_kernels tw_kernels_neon;
 
 /* The set in use; chosen at first call, never NULL. */
 const struct tw_kernels *tw_fingerprint_kernels(void);
+/* The same for all but digests: another set where wide vectors are slower at it and none was asked
+ * for by name. */
+const struct tw_kernels *tw_statistics_kernels(void);
 /* Makes any set the one in use, also one that is not in the list. For tests. */
 void tw_fingerprint_use(const struct tw_kernels *k);
 

@@ -23,6 +23,7 @@ void tw_pass_init(struct tw_pass *s, enum twin_dtype dtype, bool stats, struct t
 {
     bool complex = dtype == TWIN_C64 || dtype == TWIN_C128;
     s->k = tw_fingerprint_kernels();
+    s->statistics = tw_statistics_kernels();
     s->dtype = part_of(dtype);
     s->part_bytes = twin_dtype_size(s->dtype);
     s->moments = (stats || sketch) && dtype != TWIN_BYTES;
@@ -117,31 +118,67 @@ static bool lanes_finite(const struct tw_lanes *l)
     return sum < __builtin_inf();
 }
 
-/* Whole lane groups; index is a multiple of TW_LANES. The fast kernel runs first; when its lanes
- * are not finite afterwards they are put back, and the span is done again piece by piece, with
- * elements that are not finite counted and taken as zero. */
+/* What of a sketch of at most TW_LANES buckets a kernel changes. */
+struct kept_rows {
+    double lane[TW_LANES], bucket[TW_LANES];
+};
+
+static void keep_rows(struct kept_rows *to, const struct tw_rows *from)
+{
+    memcpy(to->lane, from->lane, sizeof to->lane);
+    memcpy(to->bucket, from->bucket, from->k * sizeof *to->bucket);
+}
+
+static void put_rows_back(const struct kept_rows *from, struct tw_rows *to)
+{
+    memcpy(to->lane, from->lane, sizeof from->lane);
+    memcpy(to->bucket, from->bucket, to->k * sizeof *to->bucket);
+}
+
+/* Whole lane groups by the fast kernels; index is a multiple of TW_LANES. False, and nothing is
+ * added, when an element is not finite. */
+static bool fast_groups(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p,
+                        size_t n, uint64_t index)
+{
+    /* Kept, because the kernels change them before it is known whether they may. */
+    const struct tw_lanes before = s->lanes;
+    const bool both = s->sketch && s->rows.k <= TW_LANES;
+    struct kept_rows rows;
+    struct tw_extremes e;
+    if (both) {
+        keep_rows(&rows, &s->rows);
+        e = s->statistics->both[kind](p, n, index, &s->lanes, &s->rows);
+    } else {
+        e = s->statistics->moments[kind](p, n, &s->lanes);
+    }
+    if (!lanes_finite(&s->lanes)) {
+        s->lanes = before;
+        if (both)
+            put_rows_back(&rows, &s->rows);
+        return false;
+    }
+    merge_extremes(&s->stats, e, p, n, size);
+    if (s->sketch && !both)
+        s->statistics->sketch[kind](p, n, index, &s->rows);
+    return true;
+}
+
+/* Whole lane groups; index is a multiple of TW_LANES. A span with elements that are not finite is
+ * done again piece by piece, and those are counted and taken as zero. */
 static void groups(struct tw_pass *s, enum tw_kind kind, size_t size, const unsigned char *p,
                    size_t n, uint64_t index)
 {
-    /* Kept, because the fast kernel changes them before it is known whether it may. */
-    struct tw_lanes before = s->lanes;
-    struct tw_extremes e = s->k->moments[kind](p, n, &s->lanes);
-    if (lanes_finite(&s->lanes)) {
-        merge_extremes(&s->stats, e, p, n, size);
-        if (s->sketch)
-            s->k->sketch[kind](p, n, index, &s->rows);
+    if (fast_groups(s, kind, size, p, n, index))
         return;
-    }
-    s->lanes = before;
     for (size_t i = 0; i < n; i += TW_PIECE) {
         size_t m = n - i < TW_PIECE ? n - i : TW_PIECE;
         struct tw_careful c;
         tw_careful_init(&c);
-        s->k->careful[kind](p + i * size, m, s->cleaned, &c);
+        s->statistics->careful[kind](p + i * size, m, s->cleaned, &c);
         merge_careful(&s->stats, &c);
-        s->k->moments[TW_F64](s->cleaned, m, &s->lanes);
+        s->statistics->moments[TW_F64](s->cleaned, m, &s->lanes);
         if (s->sketch)
-            s->k->sketch[TW_F64](s->cleaned, m, index + i, &s->rows);
+            s->statistics->sketch[TW_F64](s->cleaned, m, index + i, &s->rows);
     }
 }
 
@@ -152,7 +189,7 @@ static void ragged(struct tw_pass *s, enum tw_kind kind, const unsigned char *p,
     struct tw_careful c;
     double x[TW_LANES];
     tw_careful_init(&c);
-    s->k->careful[kind](p, n, x, &c);
+    s->statistics->careful[kind](p, n, x, &c);
     merge_careful(&s->stats, &c);
     for (size_t i = 0; i < n; i++, index++) {
         s->lanes.sum[index % TW_LANES] += x[i];

@@ -11,8 +11,8 @@
 
 /* State of one pass. A part is what is counted: an element, or one half of a complex number. */
 struct tw_pass {
-    const struct tw_kernels *k;
-    enum twin_dtype dtype; /* of a part: f32 and f64 for complex elements */
+    const struct tw_kernels *k, *statistics; /* for the digest, for all else */
+    enum twin_dtype dtype;                   /* of a part: f32 and f64 for complex elements */
     size_t part_bytes;
     bool moments; /* statistics or a sketch are wanted */
     struct twin_digest sum;

@@ -13,10 +13,14 @@
 #undef _mm512_cvtph_ps
 #undef _mm512_cvtepu16_epi32
 #undef _mm512_cvtps_pd
+#undef _mm512_shuffle_epi32
+#undef _mm512_zextsi256_si512
 #undef _mm512_extractf32x8_ps
 #define _mm512_cvtph_ps shim_cvtph_ps
 #define _mm512_cvtepu16_epi32 shim_cvtepu16_epi32
 #define _mm512_cvtps_pd shim_cvtps_pd
+#define _mm512_shuffle_epi32 shim_shuffle_epi32
+#define _mm512_zextsi256_si512 shim_zextsi256_si512
 #define _mm512_extractf32x8_ps shim_extractf32x8_ps
 
 static inline __m512 shim_cvtph_ps(__m256i h)
@@ -48,6 +52,22 @@ static inline __m512d shim_cvtps_pd(__m256 x)
     for (int j = 0; j < 8; j++)
         to[j] = from[j];
     return simde_mm512_loadu_pd(to);
+}
+
+static inline __m512i shim_shuffle_epi32(__m512i v, int order)
+{
+    uint32_t from[16], to[16];
+    simde_mm512_storeu_si512(from, v);
+    for (int j = 0; j < 16; j++)
+        to[j] = from[(j & ~3) + (order >> 2 * (j & 3) & 3)];
+    return simde_mm512_loadu_si512(to);
+}
+
+static inline __m512i shim_zextsi256_si512(__m256i half)
+{
+    uint32_t words[16] = {0};
+    simde_mm256_storeu_si256((simde__m256i *)words, half);
+    return simde_mm512_loadu_si512(words);
 }
 
 static inline __m256 shim_extractf32x8_ps(__m512 x, int half)
