@@ -232,11 +232,11 @@ static bool hold(struct left *b, struct tw_swift_table *table, PyObject *paramet
     size_t rows = tw_swift_rows(table), next = 0;
     for (size_t i = 0; i < b->n; i++) {
         PyObject *g = b->held[i] = gradient(parameters, i);
-        if (!g || !unwritten(&b->row[i], g))
+        if (!g || !unwritten(&b->row[i], g)) /* of one that is there, row[i].at holds then */
             return false;
         if (g == tw_py.none)
             continue;
-        if (next == rows || tw_swift_place(table, next) != i || !tw_swift_row(table, next, g))
+        if (next == rows || tw_swift_place(table, next) != i || !tw_swift_row(table, next, g, b->row[i].at))
             return false;
         next++;
     }

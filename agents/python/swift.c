@@ -66,12 +66,17 @@ bool tw_py_equal(PyObject *made, PyObject *wanted)
     return same;
 }
 
-bool tw_py_readable(PyObject *t)
+bool tw_py_still_readable(PyObject *t)
 {
     return tw_py_has(t, tw_py.is_cpu, tw_py.yes) && tw_py_has(t, tw_py.layout, tw_py.strided) &&
-           tw_py_has(t, tw_py.is_quantized, tw_py.no) && tw_py_says(tw_py.is_conj, t, tw_py.no) &&
-           tw_py_says(tw_py.is_neg, t, tw_py.no) && tw_py_has(t, tw_py.is_nested, tw_py.no) &&
+           tw_py_says(tw_py.is_conj, t, tw_py.no) && tw_py_says(tw_py.is_neg, t, tw_py.no) &&
+           tw_py_has(t, tw_py.is_nested, tw_py.no) &&
            (tw_py.is_wrapped == tw_py.none || tw_py_says(tw_py.is_wrapped, t, tw_py.no));
+}
+
+bool tw_py_readable(PyObject *t)
+{
+    return tw_py_has(t, tw_py.is_quantized, tw_py.no) && tw_py_still_readable(t);
 }
 
 PyObject *tw_py_target(PyObject *reference)

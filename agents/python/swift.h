@@ -53,7 +53,9 @@ bool tw_py_says(PyObject *method, PyObject *t, PyObject *wanted);
 bool tw_py_has(PyObject *t, PyObject *attribute, PyObject *wanted);
 bool tw_py_equal(PyObject *made, PyObject *wanted); /* takes `made`, which may be NULL */
 PyObject *tw_py_call(PyObject *method, PyObject *t);
-/* Strided memory of this process, to be read as it is. */
+/* Strided memory of this process, to be read as it is. The first one is for a tensor of a type of
+ * elements that a readable one had: that rules out quantized ones. */
+bool tw_py_still_readable(PyObject *t);
 bool tw_py_readable(PyObject *t);
 
 /* What a weak reference refers to, a new reference; NULL when that is gone. */
@@ -77,8 +79,9 @@ void tw_swift_send(struct tw_agent_item *items, size_t n, uint64_t bytes);
 struct tw_swift_table;
 extern const char tw_swift_table_kind[];
 size_t tw_swift_rows(const struct tw_swift_table *table);
-/* Whether tensor t is what row i says; its item follows it where it lies elsewhere now. */
-bool tw_swift_row(struct tw_swift_table *table, size_t i, PyObject *t);
+/* Whether tensor t, which lies at `at`, is what row i says; its item follows it where it lies
+ * elsewhere now. */
+bool tw_swift_row(struct tw_swift_table *table, size_t i, PyObject *t, uint64_t at);
 /* The place, among all parameters, of the tensor of row i. */
 size_t tw_swift_place(const struct tw_swift_table *table, size_t i);
 void tw_swift_send_all(struct tw_swift_table *table, uint32_t flags);

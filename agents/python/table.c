@@ -99,7 +99,7 @@ size_t tw_swift_place(const struct tw_swift_table *b, size_t i)
 
 static bool looks_the_same(const struct row *r, PyObject *t)
 {
-    if (!tw_py_plain(t) || !tw_py_has(t, tw_py.dtype, r->dtype) ||
+    if (!tw_py_has(t, tw_py.dtype, r->dtype) ||
         !tw_py_equal(PyObject_GetAttr(t, tw_py.shape), r->shape))
         return false;
     if (r->strides == tw_py.none)
@@ -107,18 +107,17 @@ static bool looks_the_same(const struct row *r, PyObject *t)
     return tw_py_equal(tw_py_call(tw_py.stride, t), r->strides);
 }
 
-bool tw_swift_row(struct tw_swift_table *b, size_t i, PyObject *t)
+bool tw_swift_row(struct tw_swift_table *b, size_t i, PyObject *t, uint64_t at)
 {
     struct row *r = &b->row[i];
-    uint64_t now;
-    if (!looks_the_same(r, t) || !tw_py_number(tw_py.data_ptr, t, &now))
+    if (!looks_the_same(r, t))
         return false;
-    if (now == r->at)
+    if (at == r->at)
         return true;
-    if (!b->items || !now || !tw_py_readable(t))
+    if (!b->items || !at || !tw_py_still_readable(t))
         return false;
-    b->items[i].data = (const void *)(uintptr_t)now;
-    r->at = now;
+    b->items[i].data = (const void *)(uintptr_t)at;
+    r->at = at;
     return true;
 }
 
@@ -152,7 +151,9 @@ static bool all_the_same(struct tw_swift_table *b, PyObject *tensors)
         return false;
     for (size_t i = 0; i < b->n; i++) {
         PyObject *t = element(tensors, i);
-        if (!t || !tw_swift_row(b, i, t))
+        uint64_t at;
+        if (!t || !tw_py_plain(t) || !tw_py_number(tw_py.data_ptr, t, &at) ||
+            !tw_swift_row(b, i, t, at))
             return false;
     }
     return true;

@@ -414,6 +414,11 @@ def left_to(optimizer):
     return found
 
 
+def any_open():
+    """Whether a backward of this thread has ended that no step has followed."""
+    return T.left is not None and any(left.is_open() for left in list(T.left.values()))
+
+
 def not_looked_at(optimizers):
     """A backward has ended in this thread, which may not read the gradients of these: another one
     may be in the midst of its own.

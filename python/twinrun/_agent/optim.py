@@ -606,6 +606,8 @@ def backward_ended():
 def _each_gradients(what):
     if T.optimizers:
         return
+    if what == "backward_begins" and not gradients.any_open():
+        return
     found = []
     with trainers.no_other_begins():
         own, others = steps.optimizers()

@@ -296,6 +296,8 @@ def check(consumer):
     """A boundary: what moved since the last one was consumed by `consumer`."""
     if S.level < TENSORS:
         return
+    if _watched.swift is not None and not _asked and swift.same(_watched.swift):
+        return
     moved = _moved()
     if moved:
         where = sites.user()

@@ -189,6 +189,8 @@ class Watch:
             if swift.check(self.swift):
                 return
             self._go_on()
+        if not self.rows:
+            return
         present = self._tensors()
         suspects = self._moved(present)
         now, known = self._digest(present), self.known
