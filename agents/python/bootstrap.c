@@ -19,6 +19,7 @@
  */
 #include "agents/common/life.h"
 #include "agents/common/state.h"
+#include "api.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,31 +27,6 @@
 #include <string.h>
 #include <unistd.h>
 #include "src/base/base.h"
-
-/* The few functions we need of CPython's C API, unchanged from 3.8 to 3.14; absent in other
- * processes. */
-typedef struct _object PyObject;
-#define WEAK extern __attribute__((weak, visibility("default")))
-WEAK int PySys_AddAuditHook(int (*hook)(const char *, PyObject *, void *), void *user);
-WEAK int Py_IsInitialized(void);
-WEAK PyObject *Py_CompileString(const char *text, const char *filename, int start);
-WEAK PyObject *PyImport_ExecCodeModuleEx(const char *name, PyObject *code, const char *path);
-WEAK PyObject *PyImport_GetModule(PyObject *name);
-WEAK PyObject *PyObject_CallMethod(PyObject *o, const char *name, const char *format, ...);
-WEAK int PyObject_IsTrue(PyObject *o);
-WEAK PyObject *PyTuple_GetItem(PyObject *t, ssize_t i);
-WEAK PyObject *PyUnicode_FromString(const char *s);
-WEAK PyObject *PyObject_Str(PyObject *o);
-WEAK const char *PyUnicode_AsUTF8(PyObject *s);
-WEAK PyObject *PyErr_Occurred(void);
-WEAK int PyErr_GivenExceptionMatches(PyObject *error, PyObject *type);
-WEAK void PyErr_Fetch(PyObject **type, PyObject **value, PyObject **trace);
-WEAK void PyErr_Restore(PyObject *type, PyObject *value, PyObject *trace);
-WEAK void PyErr_Clear(void);
-WEAK void PyErr_SetInterrupt(void);
-WEAK void Py_IncRef(PyObject *o);
-WEAK void Py_DecRef(PyObject *o);
-extern PyObject *PyExc_KeyboardInterrupt __attribute__((weak, visibility("default")));
 
 #define PY_FILE_INPUT 257
 #define MODULE "_twinrun_boot"

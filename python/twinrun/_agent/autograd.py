@@ -9,6 +9,9 @@ from .core import S, T, hook, trim
 from .native import BACKWARD, FORWARD, GRADIENT, LOSS, SKETCH, STATS, TENSORS
 
 GRAPH_NODES = 100000  # how far a graph is searched for leaves
+PLACES = 64  # lines that call backward, whose losses have a table
+
+_losses = {}  # site -> (table, its names)
 
 
 def _starts(args, kwargs):
@@ -16,6 +19,20 @@ def _starts(args, kwargs):
     if tensors.is_tensor(first):
         return [first]
     return [t for t in first if tensors.is_tensor(t)] if isinstance(first, (list, tuple)) else []
+
+
+def _show_loss(pending, t, site):
+    """With a table for each place that calls backward."""
+    if type(t) not in tensors._plain or not core.on_main_thread():
+        pending.add(FORWARD, LOSS, "loss", t, "", "backward", site, flags=STATS | SKETCH)
+        return
+    pending.flush()
+    found = _losses.get(site)
+    if found is None:
+        if len(_losses) >= PLACES:
+            _losses.clear()
+        found = _losses[site] = (tensors.Table(FORWARD, LOSS), [("loss", "", "backward", site)])
+    found[0].record(found[1], (t,))
 
 
 @hook
@@ -32,16 +49,7 @@ def _before(args, kwargs):
     seen = modules.last_loss() if modules.last_loss is not None else None
     for t in starts:
         if t is not seen:
-            pending.add(
-                FORWARD,
-                LOSS,
-                "loss",
-                t,
-                "",
-                "backward",
-                sites.near(sys._getframe(3)),
-                flags=STATS | SKETCH,
-            )
+            _show_loss(pending, t, sites.near(sys._getframe(3)))
             core.saw("loss")
     pending.flush()
     return (_leaves(starts),) if not steps.has_optimizers() else ((),)

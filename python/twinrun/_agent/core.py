@@ -10,7 +10,7 @@ import sys
 import threading
 from time import perf_counter_ns
 
-from . import faults, native, refs
+from . import faults, native, refs, swift
 from .native import MODULES, OPS, TENSORS
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -376,6 +376,8 @@ def series(phase, kind, name, scope="", op="", site=None, role=None):
 def series_bytes(phase, kind, name, op, site, address, size, scope="", flags=0):
     """Records opaque bytes at an address. Returns the link."""
     number = series(phase, kind, name, scope, op, site)
+    if swift.ON and not flags:
+        return swift.record_bytes(number, address, size)
     began = perf_counter_ns()
     link = S.lib.bytes(number, address, size, flags)
     S.native_ns += perf_counter_ns() - began
@@ -434,6 +436,8 @@ def note_alone(key, value):
 
 def step_end():
     """Closes the step."""
+    if swift.ON:
+        S.native_ns += swift.ns()
     S.lib.add_observer_ns(max(0, S.python_ns - S.native_ns))
     S.python_ns = S.native_ns = 0
     S.step = S.lib.step_end()

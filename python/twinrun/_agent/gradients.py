@@ -15,9 +15,10 @@ which not all of them are digested, no backward of these gradients is an origin:
 """
 
 import ctypes
+import struct
 import threading
 
-from . import core, faults, naming, parts, refs, tensors, written
+from . import core, faults, naming, parts, refs, swift, tensors, written
 from .core import S, T
 from .native import BACKWARD, DIGESTED, GRADIENT, OPTIMIZER, SKETCH, STATS
 
@@ -92,12 +93,13 @@ class Rows:
         if names is not self.source or places != self.places:
             self.source, self.places = names, places
             self.names = [(names[i][0], names[i][1], self.op, "") for i in places]
-        self.table.record(
-            self.names,
-            [gradients[i] for i in places],
-            STATS | SKETCH if S.step % STATS_EVERY == 0 else SKETCH,
-        )
+            self.table.places = places
+        self.table.record(self.names, [gradients[i] for i in places], _flags())
         core.saw("gradient")
+
+
+def _flags():
+    return STATS | SKETCH if S.step % STATS_EVERY == 0 else SKETCH
 
 
 class Left:
@@ -107,6 +109,10 @@ class Left:
         self.reference = refs.to(optimizer)
         self.ids = self.names = ()  # of the parameters, when the optimizer stepped last
         self.rows = []  # (weak reference, address, version) of each gradient, or None
+        # the same where the swift path has looked last; rows and what is digested are not known
+        # here then
+        self.swift = None
+        self.swift_size = 0  # parameters
         self.probed = []  # places of those that are digested
         self.regions = (ctypes.c_uint64 * 2)()
         self.digests = ctypes.create_string_buffer(8)
@@ -126,6 +132,7 @@ class Left:
 
     def look(self, parameters, gradients):
         """A backward has ended."""
+        self._go_on()
         old, self.rows = self.rows, _rows(gradients)
         self.turn += 1
         self.stepped, self.epoch = False, S.interrupted
@@ -141,6 +148,33 @@ class Left:
             places = [i for i in fresh if i in self.written and _plain(gradients[i])]
             self.before.record(self.names, places, gradients)
             self.shown.update(places)
+
+    def look_swiftly(self, parameters):
+        """look(), where no more than one gradient is to be digested. False: it takes look()."""
+        if not swift.ON or self.first or self.written or not self.noted or S.step < parts.TURNS:
+            return False
+        held = self.swift
+        if held is None or self.swift_size != len(parameters):
+            held, self.swift_size = swift.new_left(len(parameters)), len(parameters)
+        if held is None or not swift.left(held, parameters, self.turn + 1):
+            return False
+        self.swift = held
+        self.turn += 1
+        self.stepped, self.epoch = False, S.interrupted
+        return True
+
+    def _go_on(self):
+        """From what the swift path knows."""
+        if self.swift is None:
+            return
+        held, self.swift = self.swift, None
+        place, address, size, digest, *found = swift.rows_of(held)
+        self.rows = [
+            None if found[i] is None else tuple(found[i : i + 3]) for i in range(0, len(found), 3)
+        ]
+        self.probed = [place]
+        self.regions[0:2] = address, size
+        self.known = struct.pack("=Q", digest)
 
     def _aim(self, gradients):
         """Sets the regions that are digested: all that can be read where it lies, or a
@@ -203,6 +237,7 @@ class Left:
 
     def changed(self, parameters, gradients):
         """Places of the gradients that are not what a backward left."""
+        self._go_on()
         if (self.rows and self.epoch != S.interrupted) or in_backward():
             return []
         unseen = id(self.reference()) in (T.not_looked_at or ()) or _backward_in - {
@@ -254,6 +289,28 @@ class Left:
                 )
         pending.flush()
 
+    def step_begins_swiftly(self, names, parameters):
+        """step_begins(), where the optimizer reads what the backward left. False, and nothing is
+        recorded: it takes step_begins().
+        """
+        table = self.before.table.swift
+        if (
+            self.swift is None
+            or table is None
+            or names is not self.names
+            or names is not self.before.source
+            or self.shown
+            or self.written
+            or self.epoch != S.interrupted
+            or self.before.table.epoch != S.interrupted
+            or in_backward()
+        ):
+            return False
+        done = swift.step(self.swift, table, parameters, _flags())
+        if done:
+            core.saw("gradient")
+        return done
+
     def step_begins(self, names, parameters, gradients):
         """Records the gradients as the optimizer reads them, and what the backward left of those
         that were written since.
@@ -287,7 +344,7 @@ class Left:
 
     def is_open(self):
         """Whether a backward has ended since the optimizer stepped last."""
-        return bool(self.rows) and not self.stepped
+        return bool(self.rows or self.swift) and not self.stepped
 
     def backward_begins(self, parameters, gradients):
         """It adds to gradients: what was written to them since the last one, unless they were set
@@ -355,6 +412,11 @@ def left_to(optimizer):
     if found is None or found.reference() is not optimizer:
         found = T.left[id(optimizer)] = Left(optimizer)
     return found
+
+
+def any_open():
+    """Whether a backward of this thread has ended that no step has followed."""
+    return T.left is not None and any(left.is_open() for left in list(T.left.values()))
 
 
 def not_looked_at(optimizers):

@@ -45,6 +45,8 @@ _DRAWING = {
 }
 
 _torch = None
+# torch.compiler.is_compiling, torch.jit's tracing state, the innermost transform of torch.func
+_is_compiling = _tracing_state = _transform = None
 # (weak) the output of the last loss module: `backward` usually starts from it
 last_loss = None
 _paths = {}  # id(module) -> path inside its root, for the root being called
@@ -52,15 +54,11 @@ _paths = {}  # id(module) -> path inside its root, for the root being called
 
 def _observable():
     """False while the call is traced, compiled or transformed: there are no values to see."""
-    compiler = getattr(_torch, "compiler", None)
-    if compiler is not None and hasattr(compiler, "is_compiling") and compiler.is_compiling():
-        return False
-    if _torch._C._get_tracing_state() is not None:
-        return False
-    functorch = getattr(_torch._C, "_functorch", None)
-    if functorch is not None and hasattr(functorch, "peek_interpreter_stack"):
-        return functorch.peek_interpreter_stack() is None
-    return True
+    return (
+        (_is_compiling is None or not _is_compiling())
+        and _tracing_state() is None
+        and (_transform is None or _transform() is None)
+    )
 
 
 # ---------------------------------------------------------------- roots
@@ -357,8 +355,12 @@ elif entered_:
 
 
 def arm(torch):
-    global _torch
+    global _torch, _is_compiling, _tracing_state, _transform
     _torch = torch
+    _is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None)
+    _tracing_state = torch._C._get_tracing_state
+    functorch = getattr(torch._C, "_functorch", None)
+    _transform = getattr(functorch, "peek_interpreter_stack", None)
     module = torch.nn.Module
     call = getattr(module, "_wrapped_call_impl", None)
     objects = {

@@ -138,6 +138,7 @@ class Library:
     """
 
     def __init__(self, path):
+        self.path = path
         held = ctypes.PyDLL(path)
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(held, "tw_agent_" + name)

@@ -31,6 +31,7 @@ from . import (
     refs,
     rng,
     steps,
+    swift,
     tensors,
     trainers,
     written,
@@ -77,6 +78,7 @@ class Followed:
         self.moments = parts.Rotating(OPTIMIZER, MOMENT)
         self.numbers = Numbers(self.label, self.op)
         self.ids = None
+        self.list = None  # the same ids for the swift path
         self.names = []
         self.found = None
         self.closure = False
@@ -100,9 +102,10 @@ class Numbers:
         self.odd = []  # (name, group, key) of tensors
         self.values = array("d")
         self.items = Items(16)
+        self.swift = None  # the plan for the swift path
 
     def _look(self, groups):
-        self.shape = None
+        self.shape = self.swift = None
         self.plan, self.odd, names = [], [], []
         for g, group in enumerate(groups):
             for key in group:
@@ -129,6 +132,14 @@ class Numbers:
                 0,
             )
         self.shape = [len(group) for group in groups]
+        if swift.ON and self.plan and not self.odd:
+            self.swift = swift.new_numbers(
+                (self.items.buffer, self.values),
+                self.items.address,
+                address,
+                self.shape,
+                [(g, key, -1 if index is None else index) for g, key, index in self.plan],
+            )
 
     def _add(self, names, name, g, key, value):
         if isinstance(value, bool):
@@ -148,6 +159,8 @@ class Numbers:
             self.odd.append((name, g, key))
 
     def record(self, groups):
+        if self.swift is not None and swift.numbers(self.swift, groups):
+            return
         if self.shape != [len(group) for group in groups]:
             self._look(groups)
         try:
@@ -184,6 +197,15 @@ def _parameters(optimizer):
     return [p for group in _of(optimizer, "param_groups") for p in group["params"]]
 
 
+def _parameters_of(optimizer):
+    known = _known.get(id(optimizer))
+    if known is not None and known.list is not None:
+        parameters = swift.parameters(known.list, _of(optimizer, "param_groups"))
+        if parameters is not None:
+            return parameters
+    return _parameters(optimizer)
+
+
 def follow(optimizer):
     found = _known.get(id(optimizer))
     if found is None or found.reference() is not optimizer:
@@ -194,10 +216,15 @@ def follow(optimizer):
 
 def _refresh(followed, optimizer):
     """The list of parameters; named again when groups or parameters have changed."""
+    if followed.list is not None:
+        parameters = swift.parameters(followed.list, _of(optimizer, "param_groups"))
+        if parameters is not None:
+            return parameters
     parameters = _parameters(optimizer)
     ids = list(map(id, parameters))
     if ids == followed.ids:
         return parameters
+    followed.list = None
     followed.ids, followed.names = ids, []
     fresh = []
     for g, group in enumerate(_of(optimizer, "param_groups")):
@@ -213,6 +240,8 @@ def _refresh(followed, optimizer):
         _announce(fresh, followed)
     if S.level >= TENSORS:
         _record_order(followed, _of(optimizer, "param_groups"))
+    if swift.ON:
+        followed.list = swift.new_list(ids)
     return parameters
 
 
@@ -238,11 +267,19 @@ def _record_order(followed, groups):
     core.note("order", "\n".join(shown))
 
 
-def _turn(followed, state, parameters):
-    """Which part of large tensors is recorded in this step."""
+def _turn(followed, state, parameters, values):
+    """Which part of large tensors is recorded in this step. values: of the moments, where they
+    are as they were.
+    """
     if followed.counter is None:
         followed.counter = _find_counter(state, parameters)
-    count = _count_of(state.get(parameters[followed.counter])) if followed.counter >= 0 else None
+    at = followed.found.counts.get(followed.counter) if values is not None else None
+    if at is not None:
+        count = _count_of({"step": values[at]})
+    else:
+        count = (
+            _count_of(state.get(parameters[followed.counter])) if followed.counter >= 0 else None
+        )
     if count is None:
         return followed.steps % parts.TURNS
     if count == followed.count:  # this parameter had no gradient: go on all the same
@@ -305,9 +342,9 @@ def _announce(fresh, followed):
 
 def _record_gradients(followed, optimizer, parameters):
     """Gradients as they are now; parameters without one are left out."""
-    gradients.left_to(optimizer).step_begins(
-        followed.names, parameters, [p.grad for p in parameters]
-    )
+    left = gradients.left_to(optimizer)
+    if not left.step_begins_swiftly(followed.names, parameters):
+        left.step_begins(followed.names, parameters, [p.grad for p in parameters])
 
 
 class Moments:
@@ -322,6 +359,8 @@ class Moments:
         self.size = 0  # parameters with a state
         self.epoch = S.interrupted
         self.nested = False  # something deeper than one level: looked for anew in every step
+        self.swift = None  # what look() has found, for the swift path
+        self.counts = {}  # position of the parameter -> place of its count among the tensors
 
     def look(self, followed, state, parameters):
         """Looks for them. Returns the tensors in the order of their names, [(name, value)] of the
@@ -351,7 +390,31 @@ class Moments:
                     plain.append((name, key))
                 self._add(name, scope, followed.op, value, values, numbers, 0)
             self.groups.append((position, len(entries), rows, plain))
+        if swift.ON and not self.nested:
+            self._hand_over(state, parameters)
         return values, numbers, False
+
+    def _hand_over(self, state, parameters):
+        """To the swift path, where the state is tensors alone that have memory."""
+        self.swift, entries, found = None, {}, []
+        for position, count, rows, plain in self.groups:
+            if plain or not all(row[2] for row in rows):
+                return
+            entries[id(parameters[position])] = count, len(found), len(rows)
+            for row in rows:
+                if row[0] == "step":
+                    self.counts[position] = len(found)
+                found.append(tuple(row))
+        if found and isinstance(state, dict) and len(entries) == len(state):
+            ids = list(map(id, dict.keys(state)))
+            if all(key in entries for key in ids):
+                self.swift = swift.new_moments([(key, *entries[key]) for key in ids], found)
+
+    def swiftly(self, state):
+        """The tensors, where each is the one that it was, in its place; else None."""
+        if self.swift is None or self.epoch != S.interrupted:
+            return None
+        return swift.moments(self.swift, state)
 
     def _add(self, name, scope, op, value, values, numbers, depth):
         if tensors.is_tensor(value):
@@ -399,6 +462,8 @@ class Moments:
                 if not isinstance(value, (int, float)):
                     return None
                 numbers.append((name, float(value)))
+        if swift.ON and not steady:
+            self._hand_over(state, parameters)
         return values, numbers, steady
 
 
@@ -419,8 +484,10 @@ def _on_device(value):
     return tensors.is_tensor(value) and value.device.type != "cpu"
 
 
-def _record_moments(followed, state, parameters, flags, turn, everything):
+def _record_moments(followed, state, parameters, flags, turn, everything, values):
     moments = followed.found
+    if values is not None and followed.moments.again(flags, turn, everything):
+        return
     found = moments.again(state, parameters) if moments is not None else None
     if found is None:
         moments = followed.found = Moments()
@@ -485,7 +552,10 @@ def after_step(optimizer, args, kwargs):
     if not followed.steps:
         facts.shared_weights(followed.label, parameters)
     state = _of(optimizer, "state")
-    turn = _turn(followed, state, parameters)
+    values = None  # held until they are recorded
+    if followed.found is not None and S.level >= TENSORS:
+        values = followed.found.swiftly(state)
+    turn = _turn(followed, state, parameters, values)
     # One step further in every round of turns, so that each part has its statistics in time.
     counted = (S.step + S.step // parts.TURNS) % WEIGHT_STATS_EVERY == 0
     flags = STATS | SKETCH if counted else SKETCH
@@ -494,7 +564,7 @@ def after_step(optimizer, args, kwargs):
         followed.weights.record(followed.names, parameters, flags, turn, everything)
         core.saw("weight")
         if S.level >= TENSORS:
-            _record_moments(followed, state, parameters, flags, turn, everything)
+            _record_moments(followed, state, parameters, flags, turn, everything, values)
     written.stepped(followed, parameters)
     gradients.left_to(optimizer).step_ends()
     followed.steps += 1
@@ -536,13 +606,17 @@ def backward_ended():
 def _each_gradients(what):
     if T.optimizers:
         return
+    if what == "backward_begins" and not gradients.any_open():
+        return
     found = []
     with trainers.no_other_begins():
         own, others = steps.optimizers()
         for optimizer in own:
             left = gradients.left_to(optimizer)
             if what == "look" or left.is_open():
-                parameters = _parameters(optimizer)
+                parameters = _parameters_of(optimizer)
+                if what == "look" and left.look_swiftly(parameters):
+                    continue
                 found.append((left, parameters, [p.grad for p in parameters]))
     for left, parameters, present in found:
         getattr(left, what)(parameters, present)

@@ -13,7 +13,7 @@ are, and digests of parts add up to that of the whole.
 import ctypes
 from time import perf_counter_ns
 
-from . import core, device, native, tensors
+from . import core, device, native, swift, tensors
 from .core import S
 from .native import DIGESTED, ITEM_BYTES, PART, STATS, Items, pack_item, pack_pointer
 
@@ -124,9 +124,11 @@ class Parts:
         self.flags = []  # of each turn's rows
         self.bytes = 0  # of one turn
         self.device = False  # some of them lie on a GPU
+        self.swift = None  # what the rows say, for the swift path
 
     def build(self, names, values, flags):
         self.rows, self.flags, self.bytes, self.device = [], [flags] * TURNS, 0, False
+        self.swift = None
         if values and "parts" not in S.seen:
             S.seen.add("parts")
             core.note("parts", str(TURNS))
@@ -163,9 +165,19 @@ class Parts:
                 )
             self.rows.append((pointer, t.shape, t.dtype, place))
             self.bytes += count * width // TURNS
+        self._hand_over()
+
+    def _hand_over(self):
+        if swift.ON and self.rows and not self.device:
+            self.swift = swift.new_table(
+                None, 0, 0, 0, [(shape, dtype, None, at, 0) for at, shape, dtype, _ in self.rows]
+            )
 
     def still(self, values):
         """Whether these are the tensors that the rows are of, wherever they lie now."""
+        if self.swift is not None and swift.still(self.swift, values):
+            return True
+        self.swift = None
         for i, (t, (pointer, shape, dtype, place)) in enumerate(zip(values, self.rows)):
             if t.shape != shape or t.dtype is not dtype or not t.is_contiguous():
                 return False
@@ -174,6 +186,7 @@ class Parts:
                 if not now or not tensors.readable(t) or tensors.place_of(t) != place:
                     return False
                 self._move(i, now, t)
+        self._hand_over()
         return len(values) == len(self.rows)
 
     def _move(self, i, now, t):

@@ -13,7 +13,7 @@ import ctypes
 import random
 import sys
 
-from . import core, facts, faults, sites
+from . import core, facts, faults, sites, swift
 from .core import S
 from .native import INIT, RNG, STATE, TENSORS
 
@@ -81,6 +81,7 @@ class Watched:
 
     def __init__(self):
         self.sources, self.regions, self.digests, self.known = [], None, None, b""
+        self.swift = None  # a copy of what the states were when they were looked at last
 
     def add(self, source):
         sources = [*self.sources, source]
@@ -91,9 +92,13 @@ class Watched:
         S.lib.quick_digests(regions, len(sources), digests)
         known = self.known + digests.raw[-8:]  # a movement of the others is still to be told
         self.sources, self.regions, self.digests, self.known = sources, regions, digests, known
+        self.swift = None
 
     def moved(self):
         """The sources whose state is another one than at the last call."""
+        if self.swift is not None and swift.same(self.swift):
+            return ()
+        self._copy()
         S.lib.quick_digests(self.regions, len(self.sources), self.digests)
         now, before = self.digests.raw, self.known
         if now == before:
@@ -107,6 +112,16 @@ class Watched:
         for source in moved:
             source.kept = None
         return moved
+
+    def _copy(self):
+        """Before the digests: what another thread draws in between is then told the next time."""
+        if self.swift is not None:
+            swift.take(self.swift)
+        elif swift.ON:
+            regions = self.regions
+            self.swift = swift.new_memory(
+                [(regions[2 * i], regions[2 * i + 1]) for i in range(len(self.sources))]
+            )
 
 
 _watched = Watched()
@@ -280,6 +295,8 @@ def adopt(generator):
 def check(consumer):
     """A boundary: what moved since the last one was consumed by `consumer`."""
     if S.level < TENSORS:
+        return
+    if _watched.swift is not None and not _asked and swift.same(_watched.swift):
         return
     moved = _moved()
     if moved:

@@ -231,9 +231,12 @@ def _close_if_changed():
 
 
 def _record_buffers():
+    roots = [root for root in list(_used.values()) if root.buffers]
+    if not roots:
+        return
     pending = tensors.pending()
     count = 0
-    for root in list(_used.values()):
+    for root in roots:
         for name, reference, owner in root.buffers:
             tensor = reference()
             if tensor is None:

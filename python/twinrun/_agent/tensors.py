@@ -9,7 +9,7 @@ import sys
 import types
 from time import perf_counter_ns
 
-from . import core, device, faults, native
+from . import core, device, faults, native, swift
 from .core import S
 from .native import DEVICE, ITEM_BYTES, SKETCH, STATS, UNOBSERVED, Items, pack_item, pack_pointer
 
@@ -445,13 +445,20 @@ class Table:
         self.bytes = 0
         self.device = False  # some rows lie on a GPU
         self.epoch = 0  # S.interrupted when the rows were made
+        self.swift = None  # the same rows for the swift path, which may have moved them since
+        self.places = None  # of the tensors among all parameters, where somebody asks for them
 
     def record(self, names, tensors, flags=None):
         """Records tensors[i] as names[i] = (name, scope, op, site). `names` is compared by
         identity: a new list, a new table.
         """
         flags = self.flags if flags is None else flags
-        if names is not self.names or len(tensors) != len(self.rows) or self.epoch != S.interrupted:
+        known = names is self.names and self.epoch == S.interrupted
+        if self.swift is not None:
+            if known and swift.record(self.swift, tensors, flags):
+                return
+            known = False
+        if not known or len(tensors) != len(self.rows):
             self._rebuild(names, tensors, flags)
         elif flags != self.flags:
             self._reflag(flags)
@@ -491,6 +498,8 @@ class Table:
         """record() with the same names and tensors, for who knows that each is where it was. False:
         it takes record().
         """
+        if self.swift is not None:
+            return swift.again(self.swift, flags)
         if None in self.rows:
             return False
         if flags != self.flags:
@@ -520,6 +529,7 @@ class Table:
                 )
 
     def _rebuild(self, names, tensors, flags):
+        self.swift = None
         self.names, self.flags, self.rows, self.bytes, self.device, self.epoch = (
             names,
             flags,
@@ -559,6 +569,17 @@ class Table:
             )
             self.rows.append((pointer, t.shape, t.dtype, strides, place))
             self.bytes += count * _WIDTH[code]
+        if swift.ON and not self.device and self.rows and None not in self.rows:
+            self.swift = swift.new_table(
+                self.items.buffer,
+                self.items.address,
+                self.bytes,
+                flags,
+                [
+                    (shape, dtype, strides, pointer, i if self.places is None else self.places[i])
+                    for i, (pointer, shape, dtype, strides, _place) in enumerate(self.rows)
+                ],
+            )
 
 
 # ---------------------------------------------------------------- nested structures

@@ -41,6 +41,7 @@ def arm(torch):
         rng,
         sites,
         steps,
+        swift,
         tensors,
         trainers,
         transplant,
@@ -53,6 +54,7 @@ def arm(torch):
     refs.hide()
     _leave_mark()
     tensors.arm(torch)
+    swift.arm(torch)
     sites.arm(torch)
     naming.arm()
     steps.arm()

@@ -14,10 +14,11 @@ written to, and a note says so: "written.unseen".
 """
 
 import ctypes
+import struct
 import sys
 import threading
 
-from . import core, faults, naming, parts, refs, tensors
+from . import core, faults, naming, parts, refs, swift, tensors
 from .core import S, T
 from .native import BACKWARD, FORWARD, SKETCH, STATS, TENSORS, WEIGHT
 
@@ -71,12 +72,21 @@ class Watch:
         self.regions = (ctypes.c_uint64 * (2 * len(self.rows) or 1))()
         self.digests = ctypes.create_string_buffer(8 * len(self.rows) or 1)
         self.known = b""
+        # what the last look has found, where the swift path has it: rows, turn and digests here are
+        # of an earlier look then
+        self.swift = None
+        self.size = 0  # bytes of all
+        self.large = False  # some of them are looked at in part, or will be
         self.look()
 
     def look(self):
         """Takes what the tensors hold now for known."""
-        self.turn += 1
         self.thread, self.epoch = threading.get_ident(), S.interrupted
+        if self.swift is not None:
+            if self._look_swiftly():
+                return
+            self._go_on()
+        self.turn += 1
         whole = S.step < parts.TURNS and sum(row.size for row in self.rows) <= WHOLE_BYTES
         present = self._tensors()
         for row, t in zip(self.rows, present):
@@ -93,6 +103,47 @@ class Watch:
             if row.part is not None or not row.size:
                 row.version = version(t)
         self.known = self._digest(present)
+        self._hand_over()
+
+    def _hand_over(self):
+        """To the swift path, where each of them can be read where it lies."""
+        rows = self.rows
+        if not swift.ON or not rows or not all(row.size for row in rows):
+            return
+        self.size = sum(row.size for row in rows)
+        self.large = any(row.count >= parts.LARGE for row in rows)
+        self.swift = swift.new_watch(
+            [
+                (
+                    row.reference,
+                    row.address,
+                    row.count,
+                    row.size,
+                    -1 if row.part is None else row.part[0],
+                    row.version or 0,
+                )
+                for row in rows
+            ],
+            list(struct.unpack("=%dQ" % len(rows), self.known[: 8 * len(rows)])),
+            self.turn,
+        )
+
+    def _look_swiftly(self):
+        whole = S.step < parts.TURNS and self.size <= WHOLE_BYTES
+        if self.large and not whole and self.label not in _noted:
+            return False  # there is something to be noted
+        return swift.look(self.swift, parts.LARGE, whole)
+
+    def _go_on(self):
+        """From what the swift path knows."""
+        held, self.swift = self.swift, None
+        self.turn, *found = swift.seen(held)
+        known = []
+        for i, row in enumerate(self.rows):
+            partly, first, row.version, digest = found[4 * i : 4 * i + 4]
+            row.part, row.moved = ((first, PROBE) if partly else None), True
+            known.append(digest)
+        self.known = struct.pack("=%dQ" % len(known), *known)
 
     def _tensors(self):
         """What is left of them. Held by the caller until they are digested: another thread may let
@@ -134,6 +185,12 @@ class Watch:
             self._note("were not looked at when a signal handler's exception came", S.step)
             self.look()
             return
+        if self.swift is not None:
+            if swift.check(self.swift):
+                return
+            self._go_on()
+        if not self.rows:
+            return
         present = self._tensors()
         suspects = self._moved(present)
         now, known = self._digest(present), self.known
@@ -151,6 +208,8 @@ class Watch:
         """Whether the tensor of row i holds something else than at the last look, which stays as it
         was.
         """
+        if self.swift is not None:
+            self._go_on()
         row = self.rows[i]
         if row.part is not None or not row.size:
             return version(t) != row.version
