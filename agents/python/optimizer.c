@@ -236,7 +236,8 @@ static bool hold(struct left *b, struct tw_swift_table *table, PyObject *paramet
             return false;
         if (g == tw_py.none)
             continue;
-        if (next == rows || tw_swift_place(table, next) != i || !tw_swift_row(table, next, g, b->row[i].at))
+        if (next == rows || tw_swift_place(table, next) != i ||
+            !tw_swift_row(table, next, g, b->row[i].at))
             return false;
         next++;
     }

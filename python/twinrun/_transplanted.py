@@ -297,15 +297,23 @@ class Transplanted:
             len(zoom) == 2 and len({os.path.basename(str(z)) for z in zoom}) == 2,
             "two reruns are wanted",
         )
-        found = [0, 0]
+        found, call = [0, 0], word(claim, "call") if "call" in claim else None
+        chosen = False  # a process chose the call by itself, while it ran
         for name in zoom:
             run = self.beside(self.runs[0], name)
             for s in map(run.steps, run.traces()):
-                for text in notes(s, "zoom.replay") if s.info.rank == claim.get("rank") else ():
+                if s.info.rank != claim.get("rank"):
+                    continue
+                calls = [printable(text) for text in notes(s, "zoom.call")]
+                if calls and calls[0] != call:
+                    continue  # of another call, which nobody claims
+                chosen = chosen or bool(calls)
+                for text in notes(s, "zoom.replay"):
                     said = text.split(" ")
                     if printable(said[0]) == op and len(said) >= 3:
                         found = [found[0] + int(said[1]), found[1] + int(said[2])]
         need(found[0] > 0, "%s was not run again there", op)
+        need(call is None or chosen, "no process chose %s", call)
         said = [number(claim, "replays"), number(claim, "disagree")]
         need(said == found, "%d replays, %d of them with another result", *found)
         return "%s: %d replays, %d with another result" % (op, *found)

@@ -320,12 +320,21 @@ int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const s
  * did not part tells that, too. */
 int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za,
                          const struct twin_run *zb, struct twin_error *err);
-/* Names the operation at which a zoom pair parts, as TWINRUN_ZOOM_OP wants it for a second rerun
- * that keeps its values and replays it: *op_a and *op_b are malloc'ed, or NULL when no operation
- * that both made is to blame. v is not changed. */
+/* The call at which a zoom pair parts, in either run, as TWINRUN_ZOOM_OP names calls for a second
+ * pair that keeps its values and replays it. Both texts are NULL when no call that both made is to
+ * blame. twin_suspect_free(). */
+struct twin_suspect {
+    char *a, *b;
+    int32_t rank;
+    bool main_thread; /* in both runs the main thread made it */
+};
+/* Names that call. v is not changed. */
 int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za,
-                         const struct twin_run *zb, char **op_a, char **op_b,
+                         const struct twin_run *zb, struct twin_suspect *out,
                          struct twin_error *err);
+void twin_suspect_free(struct twin_suspect *s);
+/* Has this rerun, the second of a pair, chosen that very call by itself and run it again? */
+bool twin_compare_replayed(const struct twin_run *zb, const struct twin_suspect *s);
 
 struct twin_transplant_options {
     enum twin_transplant_kind kind;

@@ -725,9 +725,11 @@ struct tw_transplanted_run {
     size_t seen;
 };
 void tw_claim_transplanted(struct tw_cmp *c, const struct tw_transplanted_run *r);
-/* An operation that was run again on its recorded inputs, in the runs of a zoom pair. */
+/* An operation that was run again on its recorded inputs, in the runs of a zoom pair. call: the one
+ * call of the second that was; NULL: the one that its command named. */
 void tw_claim_replays(struct tw_cmp *c, const struct twin_finding *f, const struct twin_run *a,
-                      const struct twin_run *b, unsigned replays, unsigned disagree);
+                      const struct twin_run *b, const char *call, unsigned replays,
+                      unsigned disagree);
 
 void tw_claims_equal(struct tw_cmp *c, const struct tw_scan *s); /* what a scan lists as equal */
 /* moves c->claims behind those that c->v has already */

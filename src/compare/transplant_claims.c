@@ -63,11 +63,14 @@ void tw_claim_transplanted(struct tw_cmp *c, const struct tw_transplanted_run *r
 }
 
 void tw_claim_replays(struct tw_cmp *c, const struct twin_finding *f, const struct twin_run *a,
-                      const struct twin_run *b, unsigned replays, unsigned disagree)
+                      const struct twin_run *b, const char *call, unsigned replays,
+                      unsigned disagree)
 {
-    tw_claim_add(c, "transplant",
-                 json_pack("{s:s,s:[o,o],s:i,s:o,s:o,s:o}", "of", "replay", "zoom",
-                           tw_json_text(folder(a->dir)), tw_json_text(folder(b->dir)), "rank",
-                           (int)f->rank, "op", tw_json_text(f->op), "replays",
-                           tw_json_count(replays), "disagree", tw_json_count(disagree)));
+    json_t *claim = json_pack("{s:s,s:[o,o],s:i,s:o,s:o,s:o}", "of", "replay", "zoom",
+                              tw_json_text(folder(a->dir)), tw_json_text(folder(b->dir)), "rank",
+                              (int)f->rank, "op", tw_json_text(f->op), "replays",
+                              tw_json_count(replays), "disagree", tw_json_count(disagree));
+    if (call)
+        tw_claim_put(&claim, "call", tw_json_text(call));
+    tw_claim_add(c, "transplant", claim);
 }

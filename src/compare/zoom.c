@@ -68,18 +68,41 @@ static void exact_numbers(struct twin_finding *f, const struct tw_zoom_found *op
     tw_free(y);
 }
 
-/*
- * Adds up how often the suspect was replayed, and how often a replay gave another result. Notes
- * read "OP REPLAYS DISAGREEING". Only processes of the suspect rank count: a rank whose inputs are
- * small may agree with itself where the suspect one does not.
- */
-static void count_replays(const struct twin_finding *f, const struct tw_side *side,
-                          unsigned *replays, unsigned *disagree)
+/* What the process said under this key, borrowed from its trace; NULL: nothing. */
+static const char *said(const struct tw_proc *p, const char *wanted)
 {
     const char *key, *value;
-    for (size_t i = 0; i < side->count; i++)
-        for (size_t k = 0;
-             side->proc[i].rank == f->rank && twin_trace_note(side->proc[i].trace, k, &key, &value);
+    for (size_t k = 0; twin_trace_note(p->trace, k, &key, &value); k++)
+        if (strcmp(key, wanted) == 0)
+            return value;
+    return NULL;
+}
+
+/*
+ * Do this process's replays count for the finding? Only those of the suspect rank do: a rank whose
+ * inputs are small may agree with itself where the suspect one does not. A process that chose by
+ * itself what to run again says which call that was (zoom.call), and that must be the call that was
+ * named, `call`.
+ */
+static bool counts(const struct twin_finding *f, const struct tw_proc *p, const char *call)
+{
+    const char *chosen = said(p, "zoom.call");
+    if (p->rank != f->rank)
+        return false;
+    return !chosen || (call && strcmp(chosen, call) == 0);
+}
+
+/*
+ * Adds up how often the suspect was replayed, and how often a replay gave another result. Notes
+ * read "OP REPLAYS DISAGREEING".
+ */
+static void count_replays(const struct twin_finding *f, const struct tw_side *side,
+                          const char *call, unsigned *replays, unsigned *disagree)
+{
+    const char *key, *value;
+    for (size_t i = 0; i < side->count; i++) {
+        bool of_suspect = counts(f, &side->proc[i], call);
+        for (size_t k = 0; of_suspect && twin_trace_note(side->proc[i].trace, k, &key, &value);
              k++) {
             char op[256];
             unsigned n, other;
@@ -89,6 +112,7 @@ static void count_replays(const struct twin_finding *f, const struct tw_side *si
             *replays += n;
             *disagree += other;
         }
+    }
 }
 
 /* What the second word of a vote says. */
@@ -104,12 +128,13 @@ static enum twin_replay vote_named(const char *word)
  * HERE THERE", the last two being how many different results each core gave. An operation that
  * disagrees with itself anywhere says nothing about a core, so that answer is never overwritten.
  */
-static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const struct tw_side *side)
+static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const struct tw_side *side,
+                        const char *call)
 {
     const char *key, *value;
-    for (size_t i = 0; i < side->count; i++)
-        for (size_t k = 0;
-             side->proc[i].rank == f->rank && twin_trace_note(side->proc[i].trace, k, &key, &value);
+    for (size_t i = 0; i < side->count; i++) {
+        bool of_suspect = counts(f, &side->proc[i], call);
+        for (size_t k = 0; of_suspect && twin_trace_note(side->proc[i].trace, k, &key, &value);
              k++) {
             char op[256], what[16];
             int one, two;
@@ -138,6 +163,7 @@ static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const st
                             "replays on each of two): that core is suspect, too",
                             op, here > 1 ? one : two, rounds);
         }
+    }
 }
 
 /* Takes what n says into *f; n is freed with what f said before. */
@@ -171,17 +197,29 @@ static void acquit(struct tw_cmp *c, struct twin_finding *f, unsigned replays)
     }
 }
 
-/* Says what replays of the suspect showed, claims it, and sets v->replay. */
+/* Did a process of the suspect rank choose this call by itself? */
+static bool chosen(const struct twin_finding *f, const struct tw_side *side, const char *call)
+{
+    bool found = false;
+    for (size_t i = 0; i < side->count && !found; i++)
+        found = said(&side->proc[i], "zoom.call") && counts(f, &side->proc[i], call);
+    return found;
+}
+
+/*
+ * Says what replays of the suspect showed, claims it, and sets v->replay. call: the call of run 2
+ * that was named; NULL when it is not known.
+ */
 static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *a,
-                         const struct tw_side *b)
+                         const struct tw_side *b, const char *call)
 {
     unsigned replays = 0, disagree = 0;
-    count_replays(f, a, &replays, &disagree);
-    count_replays(f, b, &replays, &disagree);
-    count_votes(c, f, a);
-    count_votes(c, f, b);
+    count_replays(f, a, call, &replays, &disagree);
+    count_replays(f, b, call, &replays, &disagree);
+    count_votes(c, f, a, call);
+    count_votes(c, f, b, call);
     if (replays)
-        tw_claim_replays(c, f, a->run, b->run, replays, disagree);
+        tw_claim_replays(c, f, a->run, b->run, chosen(f, b, call) ? call : NULL, replays, disagree);
     if (replays && c->v->replay != TWIN_REPLAY_BY_CORE) {
         if (disagree)
             c->v->replay = TWIN_REPLAY_DISAGREES;
@@ -225,10 +263,18 @@ static char *suspect_text(struct tw_cmp *c, const struct tw_zoom_found *op, cons
                        tw_rec_scope(v, r));
 }
 
-/* The texts for both runs; either may stay NULL. */
-struct suspect {
-    char *a, *b;
-};
+/* Fills in both texts; either stays NULL where only one run has the call, or no memory. */
+static void take_suspect(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_view *va,
+                         const struct tw_view *vb, struct twin_suspect *out)
+{
+    out->a = suspect_text(c, op, va, op->diff->a);
+    out->b = suspect_text(c, op, vb, op->diff->b);
+    if (!out->a || !out->b)
+        return;
+    out->rank = va->proc->rank;
+    out->main_thread = !*tw_rec_role(va, &va->rec[op->diff->a]) &&
+                       !*tw_rec_role(vb, &vb->rec[op->diff->b]);
+}
 
 /*
  * The difference to show for an operation: a tensor that was recorded under a name of its own and
@@ -338,8 +384,9 @@ struct zoom {
     const struct tw_pair *pair;
     int64_t shift;
     const struct twin_run *a, *b;
-    struct suspect *suspect; /* when set the operation is only named, not shown in the verdict */
-    bool parted, done, drew; /* drew: a generator differed in this step or an earlier one */
+    bool only_name;              /* it is not shown in the verdict */
+    struct twin_suspect suspect; /* the call that was named */
+    bool parted, done, drew;     /* drew: a generator differed in this step or an earlier one */
 };
 
 /* Says what the runs themselves named, where the zoom names something else. */
@@ -527,17 +574,16 @@ static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashe
     z->parted |= hashes_differ || d.count > d.order;
     if (tw_zoom_find(c, &d, &va, &vb, &op)) {
         z->done = true;
-        if (z->suspect) {
-            z->suspect->a = suspect_text(c, &op, &va, op.diff->a);
-            z->suspect->b = suspect_text(c, &op, &vb, op.diff->b);
-        } else {
+        /* Who meets what came from outside made none of it: it is nobody's suspect. */
+        if (!comes_from_outside(c->v->first))
+            take_suspect(c, &op, &va, &vb, &z->suspect);
+        if (!z->only_name)
             show(c, z, &op, &d, &va, &vb);
-        }
     }
     z->drew |= op.drew;
     if (!z->done && parts_unrecorded(&d, &va, &vb)) {
         z->done = true;
-        if (!z->suspect)
+        if (!z->only_name)
             tw_cmp_note(c,
                         "zoom: the reruns diverged at step %u already, before the steps in which "
                         "operations were recorded",
@@ -588,11 +634,11 @@ static const char *folder_name(const char *dir)
 
 /*
  * Looks through the processes, those of the suspect rank first, others only when that shows
- * nothing. With `suspect` the operation is only named there and the verdict stays as it is. Returns
- * 0 or an error.
+ * nothing. With `named` the operation is only named there and the verdict stays as it is. Returns 0
+ * or an error.
  */
 static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct twin_run *zb,
-                    struct suspect *suspect, struct twin_error *err)
+                    struct twin_suspect *named, struct twin_error *err)
 {
     struct twin_verdict *v = c->v;
     struct tw_side a = {0}, b = {0};
@@ -601,7 +647,7 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
     struct zoom z = {.shift = (int64_t)v->first->step_b - (int64_t)v->first->step_a,
                      .a = za,
                      .b = zb,
-                     .suspect = suspect};
+                     .only_name = named != NULL};
     int rc = tw_side_open(c, za, 0, &a, err);
     c->zoom[0] = folder_name(za->dir);
     c->zoom[1] = folder_name(zb->dir);
@@ -616,8 +662,8 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
                 z.pair = &pairs[i];
                 rc = zoom_pair(c, &z, err);
             }
-    if (rc == 0 && !suspect) {
-        note_replays(c, v->first, &a, &b);
+    if (rc == 0 && !named) {
+        note_replays(c, v->first, &a, &b, z.suspect.b);
         if (!z.parted)
             tw_cmp_note(c, "zoom: did not diverge again at operation level");
         else if (!z.done)
@@ -634,6 +680,10 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
     tw_texts_free(&c->unarmed);
     if (rc == 0 && c->oom)
         rc = TWIN_ENOMEM;
+    if (rc == 0 && named)
+        *named = z.suspect;
+    else
+        twin_suspect_free(&z.suspect);
     return rc ? twin_error_set(err, rc, "out of memory comparing a zoom pair") : 0;
 }
 
@@ -661,7 +711,7 @@ int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za,
     if (rc == 0)
         rc = tw_side_open(&c, zb, 1, &b, err);
     if (rc == 0) {
-        note_replays(&c, v->first, &a, &b);
+        note_replays(&c, v->first, &a, &b, NULL);
         tw_cmp_append_notes(&c);
         tw_claims_append(&c);
         if (c.oom)
@@ -677,25 +727,42 @@ int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za,
 }
 
 int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za,
-                         const struct twin_run *zb, char **op_a, char **op_b,
+                         const struct twin_run *zb, struct twin_suspect *out,
                          struct twin_error *err)
 {
     /* only read here */
     struct tw_cmp c = {
         .o = &no_options, .v = (struct twin_verdict *)v, .label_a = "run 1", .label_b = "run 2"};
-    struct suspect s = {0};
-    *op_a = *op_b = NULL;
+    *out = (struct twin_suspect){0};
     if (!v->first)
         return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not diverge");
     if (comes_from_outside(v->first)) /* who meets it made none of it: nobody is to be replayed */
         return 0;
-    int rc = zoom_run(&c, za, zb, &s, err);
-    if (rc == 0 && s.a && s.b) {
-        *op_a = s.a;
-        *op_b = s.b;
-        return 0;
-    }
-    tw_free(s.a);
-    tw_free(s.b);
+    int rc = zoom_run(&c, za, zb, out, err);
+    if (!out->a || !out->b)
+        twin_suspect_free(out);
     return rc;
+}
+
+void twin_suspect_free(struct twin_suspect *s)
+{
+    tw_free(s->a);
+    tw_free(s->b);
+    *s = (struct twin_suspect){0};
+}
+
+bool twin_compare_replayed(const struct twin_run *zb, const struct twin_suspect *s)
+{
+    bool found = false;
+    for (size_t i = 0; i < zb->trace_count && !found; i++) {
+        struct twin_trace *t = NULL;
+        if (twin_trace_open(zb->traces[i], &t, NULL) != 0)
+            continue;
+        struct tw_proc p = {.trace = t};
+        const char *call = said(&p, "zoom.call");
+        found = twin_trace_info(t)->rank == s->rank && call && strcmp(call, s->b) == 0 &&
+                said(&p, "zoom.replay");
+        twin_trace_close(t);
+    }
+    return found;
 }

@@ -141,11 +141,16 @@ bool tw_env_is_kept(const char *entry)
 /* Variables of an outer twinrun: the job of an inner one must not see them, or its agents would
  * write into the outer run. */
 static const char *const protocol[] = {
-    "TWINRUN_RUN_DIR",    "TWINRUN_RUN_ID",       "TWINRUN_LEVEL",           "TWINRUN_WINDOW",
-    "TWINRUN_STEPS",      "TWINRUN_SKETCH_EVERY", "TWINRUN_LOSSLESS",        "TWINRUN_LIB",
-    "TWINRUN_PYTHON_DIR", "TWINRUN_SITE_DIR",     "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
-    "TWINRUN_ZOOM_OP",    "TWINRUN_TRANSPLANT",   "TWINRUN_HOT_LIB",         "TWINRUN_TELEMETRY",
-    "TWINRUN_STEPS_HOLD", "TWINRUN_PARTS",        "TWINRUN_LEDGER", /* it may hold a password */
+    "TWINRUN_RUN_DIR",         "TWINRUN_RUN_ID",
+    "TWINRUN_LEVEL",           "TWINRUN_WINDOW",
+    "TWINRUN_STEPS",           "TWINRUN_SKETCH_EVERY",
+    "TWINRUN_LOSSLESS",        "TWINRUN_LIB",
+    "TWINRUN_PYTHON_DIR",      "TWINRUN_SITE_DIR",
+    "TWINRUN_ORIG_PYTHONPATH", "TWINRUN_ZOOM_KEEP",
+    "TWINRUN_ZOOM_OP",         "TWINRUN_TRANSPLANT",
+    "TWINRUN_HOT_LIB",         "TWINRUN_TELEMETRY",
+    "TWINRUN_STEPS_HOLD",      "TWINRUN_PARTS",
+    "TWINRUN_ZOOM_AGAINST",    "TWINRUN_LEDGER", /* it may hold a password */
 };
 
 /* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working

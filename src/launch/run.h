@@ -96,6 +96,9 @@ struct twin_launch_options {
      * NULL. The job's output waits while it runs: be back within some 50 ms. */
     int (*on_tick)(void *user, const struct twin_progress *p);
     void *user;
+    /* milliseconds between two ticks, where a job that holds behind its last step is not to be kept
+     * waiting; 0 = 250 */
+    uint32_t tick_ms;
     /* set when the job has ended, also if its record then could not be completed; may be NULL */
     int *exit_code;
     /* one address layout for all runs: personality(ADDR_NO_RANDOMIZE) before the exec */

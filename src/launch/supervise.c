@@ -130,8 +130,9 @@ static void on_exec_report(struct tw_job *job)
     job->spawn.exec_fd = -1;
 }
 
-/* Four times a second, and once at the end: reads the agents' progress, tells the caller, and asks
- * the job to end when the caller wants so or when all ranks have made max_steps. */
+/* Four times a second, or as often as was asked for, and once at the end: reads the agents'
+ * progress, tells the caller, and asks the job to end when the caller wants so or when all ranks
+ * have made max_steps. */
 static void tick(struct tw_job *job, uint64_t now)
 {
     struct twin_progress p = {.run_dir = job->run->dir};
@@ -140,7 +141,7 @@ static void tick(struct tw_job *job, uint64_t now)
     p.processes = tw_tree_alive(job->tree);
     p.armed = tw_tree_armed(job->tree);
     int stop = job->o->on_tick ? job->o->on_tick(job->o->user, &p) : 0;
-    job->next_tick_ns = now + TICK_MS * MS;
+    job->next_tick_ns = now + (job->o->tick_ms ? job->o->tick_ms : TICK_MS) * MS;
     /* Twice in a row: a rank that starts late gets a moment to show up. */
     job->steps_reached = enough ? job->steps_reached + 1 : 0;
     if (job->ended || job->stop != TW_STOP_NO || (!stop && job->steps_reached < 2))

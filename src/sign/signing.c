@@ -26,7 +26,7 @@ static int statement_of(const char *path, bool folder, struct twin_envelope *out
                             "%s: expected files, found none: there is nothing to sign", path);
     json_t *predicate = json_pack("{s:s}", "kind", folder ? "folder" : "file");
     if (rc == 0 && !predicate)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory for a statement");
+        rc = tw_no_memory(err, "for a statement");
     else if (rc == 0)
         rc = twin_statement_envelope(&s, TWIN_PREDICATE_SIGNED, predicate, out, err);
     json_decref(predicate);
@@ -88,7 +88,7 @@ int tw_signing_prepare(const struct tw_signing *s, struct twin_envelope *e, char
     int rc = s->add || s->model ? 0 : tw_signed_run(s->home, s->target, &r, err);
     *path = rc == 0 ? path_for(s, r) : NULL;
     if (rc == 0 && !*path)
-        rc = twin_error_set(err, TWIN_ENOMEM, "no memory");
+        rc = tw_no_memory(err, "for the name of an envelope");
     else if (rc == 0 && s->add)
         rc = read_envelope(s->target, e, err);
     else if (rc == 0 && s->model)
@@ -143,7 +143,7 @@ int tw_signing_reproduced(const char *home, char *const *names, size_t count,
                           struct twin_envelope *e, struct twin_error *err)
 {
     struct twin_run **runs = tw_calloc(count, sizeof *runs);
-    int rc = runs ? 0 : twin_error_set(err, TWIN_ENOMEM, "no memory");
+    int rc = runs ? 0 : tw_no_memory(err, "for %zu runs", count);
     for (size_t i = 0; i < count && rc == 0; i++) {
         rc = tw_signed_run(home, names[i], &runs[i], err);
         if (rc == 0 && !runs[i])

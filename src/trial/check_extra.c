@@ -38,8 +38,8 @@ void tw_check_zoom(struct tw_check *c)
                         .base_b = &b,
                         .deadline_ns = c->series.deadline_ns,
                         .quiet = c->args.quiet,
-                        .run_s = c->series.runs[0]->wall_s,
                         .limit_s = (double)c->args.zoom_time};
+    tw_zoom_expect(&z, c->series.runs[0], c->series.start_s);
     if (tw_zoom_run(c->series.v, &z, &err) != 0)
         tw_front_trouble(c->series.front, &err,
                          "check: the zoom failed, the verdict stands without it");

@@ -32,6 +32,8 @@ int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, cons
     }
     int rc = tw_trial_make(&s->trial, o, err);
     *out = s->trial.run;
+    if (!s->count)
+        s->start_s = s->trial.start_s;
     s->interrupted |= rc == TWIN_EINTR || s->trial.end == TW_TRIAL_INTERRUPTED;
     s->out_of_time |= s->trial.end == TW_TRIAL_OUT_OF_TIME;
     return rc;

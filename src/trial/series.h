@@ -19,6 +19,7 @@ struct tw_series {
     size_t count;
     struct twin_verdict *v; /* over runs[0..count-1]; NULL before the first comparison; owned */
     bool interrupted, out_of_time;
+    double start_s;        /* of runs[0], as in struct tw_trial */
     struct tw_trial trial; /* the run that goes on, or went on last */
 };
 

@@ -35,6 +35,8 @@ static int watch(void *user, const struct twin_progress *p)
     struct tw_trial *t = user;
     t->started = true;
     t->last_step = p->step;
+    if (t->start_s == 0 && p->step)
+        t->start_s = p->elapsed_s;
     if (t->on_progress)
         t->on_progress(t->user, p);
     else if (t->title)
@@ -60,12 +62,17 @@ int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struc
     assert(o->argv);
     t->end = TW_TRIAL_RAN;
     t->started = t->diverged = false;
+    t->start_s = 0;
     t->run = NULL;
     if (tw_front_stops(t->front))
         return twin_error_set(err, TWIN_EINTR, "interrupted");
     watched.on_tick = watch;
     watched.user = t;
-    int rc = twin_provenance_launch(&watched, &t->run, err);
+    int rc;
+    if (t->bare)
+        rc = twin_launch(&watched, &t->run, err);
+    else
+        rc = twin_provenance_launch(&watched, &t->run, err);
     tw_front_progress(t->front, NULL);
     if (rc != 0)
         return rc;

@@ -38,20 +38,22 @@ struct tw_trial {
     const struct twin_run *reference; /* compared with while the run goes on; NULL = not */
     struct twin_compare_options how;  /* of that comparison */
     uint64_t deadline_ns;             /* monotonic; 0 = none */
+    bool bare; /* without provenance: a rerun of what has been run, and has its own */
     /* what was found out */
     enum tw_trial_end end;
     bool started;  /* the job was started: it must not be started anew */
     bool diverged; /* seen while it went on */
     uint32_t diverged_step;
     uint64_t last_step;
+    double start_s; /* until its first steps had ended, to a quarter of a second; 0: not seen */
     struct twin_run *run; /* the caller's to free; NULL: tw_trial_make said why */
 };
 
 /*
- * Makes the run, with its provenance. on_tick and user of the options are set here. 0: t->run is
- * there, and t->end says how it ended. TWIN_EINTR: the person in front wanted an end before it
- * began, and there is no run. Else the error of twin_launch. Not thread-safe, as twin_launch is
- * not.
+ * Makes the run, with its provenance unless bare. on_tick and user of the options are set here. 0:
+ * t->run is there, and t->end says how it ended. TWIN_EINTR: the person in front wanted an end
+ * before it began, and there is no run. Else the error of twin_launch. Not thread-safe, as
+ * twin_launch is not.
  */
 int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struct twin_error *err);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A zoom: pairs of reruns at operation level, first of every operation in the window, then of the
- * suspect with its values kept. check, isolate, shrink and zoom call tw_zoom_run with a verdict
- * that has a first divergence; what is found is merged into that verdict.
+ * A zoom: two reruns at operation level. The first keeps what every operation of its window made,
+ * the second runs the first operation that makes something else again at once. Where that was not
+ * the one that the comparison names, or its values were not kept, a second pair follows, which is
+ * told the suspect. check, isolate, shrink and zoom call tw_zoom_run with a verdict that has a
+ * first divergence; what is found is merged into that verdict.
  *
  * A zoom is bounded: by the deadline of the caller, and by a limit of its own where nobody asked
  * for it by name.
@@ -12,6 +14,7 @@
 #include "base.h"
 #include "run_state.h"
 #include "trial.h"
+#include "zoom_kept.h"
 
 #include "src/trace/trace.h"
 
@@ -20,11 +23,20 @@
 
 /* ATTEMPTS: runs of B that are tried until one diverges from A's. RERUNS: what a zoom makes at
  * least. */
-enum { ATTEMPTS = 3, RERUNS = 4 };
+enum { ATTEMPTS = 3, RERUNS = 2 };
 /* what a zoom may take that nobody asked for by name */
 enum { LIMIT_RUNS = 5, LIMIT_AT_LEAST_S = 60 };
-/* of values per process: enough for one operation of a large model, small for a disk */
-#define KEEP_BYTES "67108864"
+/* Of values per process: enough for one operation of a large model, or for all of a step of a small
+ * one, and small for a disk. */
+enum { KEEP_BYTES = 64 << 20 };
+/* A step at operation level has so many times the records of a usual one (a CNN: 584 and 47), each
+ * of which takes so long. */
+enum { TIMES_THE_RECORDS = 12, RECORD_US = 50 };
+/* Records of steps before the suspect one that are worth having: the reruns may diverge earlier
+ * than the runs did, and a step of which no operation was recorded then names nothing. */
+enum { RECORDS_BEFORE = 6000 };
+/* Milliseconds between two looks at a rerun, which waits for its end behind its last step. */
+enum { TICK_MS = 20 };
 
 static bool uses_torch(const struct twin_run *r)
 {
@@ -117,41 +129,102 @@ static uint64_t end_of(const struct tw_zoom *z)
     return z->limit_ns;
 }
 
-/* Makes one rerun, to the step behind the suspect one. op: the operation whose values are kept and
- * that is replayed; NULL: all are fingerprinted. Interrupted is no error: z says so, and *out may
- * be NULL. */
-static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step,
-                  const char *op, const char *title, struct twin_run **out, struct twin_error *err)
+void tw_zoom_expect(struct tw_zoom *z, const struct twin_run *usual, double start_s)
 {
-    struct tw_trial t = {.front = z->front, .title = title, .deadline_ns = end_of(z)};
+    struct tw_run_totals t;
+    tw_run_totals(usual, &t);
+    z->run_s = usual->wall_s;
+    z->start_s = start_s < z->run_s ? start_s : z->run_s;
+    z->step_s = t.steps ? (z->run_s - z->start_s) / (double)t.steps : 0;
+    z->step_records = t.steps ? (double)t.records / (double)t.steps : 0;
+}
+
+/* How many steps before the suspect one are recorded by operations, too: one, and more of them
+ * where they have few records. */
+static uint32_t steps_before(const struct tw_zoom *z, uint32_t suspect)
+{
+    double records = z->step_records * TIMES_THE_RECORDS;
+    uint32_t n = 1;
+    if (records > 0 && RECORDS_BEFORE / records > 1)
+        n = RECORDS_BEFORE / records < suspect ? (uint32_t)(RECORDS_BEFORE / records) : suspect;
+    return n < suspect ? n : suspect;
+}
+
+/* Seconds that one rerun takes, as far as the usual run tells. */
+static double estimate(const struct tw_zoom *z, uint32_t suspect)
+{
+    double records = z->step_records * TIMES_THE_RECORDS * (steps_before(z, suspect) + 1);
+    return z->start_s + z->step_s * suspect + records * RECORD_US * 1e-6;
+}
+
+/* What one rerun is told. */
+struct told {
+    const char *op;      /* this call's values are kept, and it is replayed */
+    const char *against; /* its calls are held against those of this rerun, a folder */
+    bool keeps;          /* it keeps what its calls make, for that */
+};
+
+/* The job's environment with what the rerun is told. Of the list only the texts in `own` are ours.
+ */
+struct surroundings {
+    char **env, *own[2];
+};
+
+static void forget_surroundings(struct surroundings *s)
+{
+    tw_free(s->own[0]);
+    tw_free(s->own[1]);
+    tw_free(s->env);
+}
+
+static int surround(const struct twin_launch_options *base, const struct told *told,
+                    struct surroundings *s, struct twin_error *err)
+{
+    size_t n = 0;
+    while (base->env && base->env[n])
+        n++;
+    s->env = tw_calloc(n + 3, sizeof *s->env);
+    for (size_t i = 0; s->env && i < n; i++)
+        s->env[i] = base->env[i];
+    if (s->env && (told->op || told->against || told->keeps)) {
+        s->env[n] = s->own[0] = tw_printf("TWINRUN_ZOOM_KEEP=%d", KEEP_BYTES);
+        if (told->op)
+            s->env[n + 1] = s->own[1] = tw_printf("TWINRUN_ZOOM_OP=%s", told->op);
+        else if (told->against)
+            s->env[n + 1] = s->own[1] = tw_printf("TWINRUN_ZOOM_AGAINST=%s", told->against);
+        bool second = told->op || told->against;
+        if (s->own[0] && (!second || s->own[1]))
+            return 0;
+    } else if (s->env) {
+        return 0;
+    }
+    return tw_no_memory(err, "for the environment of a zoom");
+}
+
+/* Makes one rerun, to the step behind the suspect one. Interrupted is no error: z says so, and *out
+ * may be NULL. */
+static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step,
+                  const struct told *told, const char *title, struct twin_run **out,
+                  struct twin_error *err)
+{
+    struct tw_trial t = {.front = z->front, .title = title, .deadline_ns = end_of(z), .bare = true};
     struct twin_launch_options o = *base;
-    size_t own = 0;
-    while (base->env && base->env[own])
-        own++;
-    char *suspect = op ? tw_printf("TWINRUN_ZOOM_OP=%s", op) : NULL;
-    char **env = tw_calloc(own + 3, sizeof *env);
+    struct surroundings around = {0};
     char text[32];
-    if ((op && !suspect) || !env) {
-        tw_free(suspect);
-        tw_free(env);
-        return tw_no_memory(err, "for the environment of a zoom");
-    }
-    for (size_t i = 0; i < own; i++)
-        env[i] = base->env[i];
-    if (op) {
-        env[own] = suspect;
-        env[own + 1] = (char *)"TWINRUN_ZOOM_KEEP=" KEEP_BYTES;
-    }
-    o.env = env;
+    int rc = surround(base, told, &around, err);
+    o.env = around.env;
     o.level = TWIN_LEVEL_OPS;
-    o.window_first = step ? step - 1 : 0;
+    o.window_first = step - steps_before(z, step);
     o.window_last = step;
     o.max_steps = step + 1;
+    o.hold = z->one_process;
+    o.tick_ms = TICK_MS;
+    o.no_telemetry = true; /* of a run that is slowed down and cut it says nothing */
     o.show_output = false; /* the job's output has been seen once */
-    int rc = tw_trial_make(&t, &o, err);
+    if (rc == 0)
+        rc = tw_trial_make(&t, &o, err);
     *out = t.run;
-    tw_free(suspect);
-    tw_free(env);
+    forget_surroundings(&around);
     if (rc != 0) {
         z->interrupted |= rc == TWIN_EINTR;
         return rc == TWIN_EINTR ? 0 : rc;
@@ -188,20 +261,26 @@ static void forget(struct pair *p)
     *p = (struct pair){NULL, NULL, false};
 }
 
-/* A run of A, then runs of B until one diverges from it. */
-static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char *const op[2],
-                     const char *what, struct pair *out, struct twin_error *err)
+/* A run of A, then runs of B until one diverges from it. s: the suspect, which both are told; NULL:
+ * B is held against A while it runs, where both count their steps alike. */
+static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const struct twin_suspect *s,
+                     struct pair *out, struct twin_error *err)
 {
     uint32_t step[2] = {v->first->step_a, v->first->step_b};
+    bool alike = !s && step[0] == step[1];
+    struct told told[2] = {{.op = s ? s->a : NULL, .keeps = alike}, {.op = s ? s->b : NULL}};
+    const char *what = s ? "replay" : "zoom";
     struct pair p = {NULL, NULL, false};
     char title[48];
     snprintf(title, sizeof title, "%s a", what);
-    int rc = launch(z, z->base_a, step[0], op[0], title, &p.a, err);
+    int rc = launch(z, z->base_a, step[0], &told[0], title, &p.a, err);
+    if (p.a && alike)
+        told[1].against = p.a->dir;
     for (int i = 0; rc == 0 && i < ATTEMPTS && !p.parted && !z->interrupted && !z->cut; i++) {
         twin_run_free(p.b);
         p.b = NULL;
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
-        rc = launch(z, z->base_b, step[1], op[1], title, &p.b, err);
+        rc = launch(z, z->base_b, step[1], &told[1], title, &p.b, err);
         p.parted = rc == 0 && !z->interrupted && !z->cut &&
                    parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
         z->interrupted |= tw_front_stops(z->front);
@@ -209,6 +288,13 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const char
     }
     *out = p;
     return rc;
+}
+
+/* Has the pair shown all that a second one would: the suspect's values in both, and replays? */
+static bool is_enough(const struct pair *p, const struct twin_suspect *s)
+{
+    return s->main_thread && twin_compare_replayed(p->b, s) &&
+           tw_zoom_kept_take(p->a->dir, s->rank, s->a, KEEP_BYTES);
 }
 
 /* Seconds that all reruns may take together; 0: no limit. */
@@ -224,17 +310,18 @@ static double bound_of(const struct tw_zoom *z)
 /* Sets the moment at which all reruns end, and tells the person before they begin. */
 static void announce(const struct twin_verdict *v, struct tw_zoom *z)
 {
-    char once[24], limit[24];
+    char each[24], once[24], limit[24];
     double bound = bound_of(z);
     if (bound <= 0)
         return;
     z->limit_ns = tw_monotonic_ns() + (uint64_t)(bound * 1e9);
     if (!z->quiet)
-        tw_front_say(z->front,
-                     "zoom: %d reruns or more, each to step %u and at operation level (a run took "
-                     "%s): at most %s; --no-zoom leaves it out",
-                     RERUNS, v->first->step_a, tw_human_seconds(z->run_s, once),
-                     tw_human_seconds(bound, limit));
+        tw_front_say(
+            z->front,
+            "zoom: %d reruns or more, each to step %u and at operation level, about %s each "
+            "(a run took %s): at most %s; --no-zoom leaves it out",
+            RERUNS, v->first->step_a, tw_human_seconds(estimate(z, v->first->step_a), each),
+            tw_human_seconds(z->run_s, once), tw_human_seconds(bound, limit));
 }
 
 static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
@@ -250,17 +337,19 @@ static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
 }
 
 /*
- * First every operation of the window is fingerprinted, which names the suspect. Then the pair is
- * run once more with the suspect's values kept and itself replayed on its inputs: counts, ulp, and
- * whether it agrees with itself, here and on another core. When that second pair does not diverge,
- * the first one's answer stands, but its replays still count.
+ * Every operation of the window is fingerprinted, which names the suspect. In most cases B has run
+ * it again by then. Else the pair is run once more with the suspect's values kept and itself
+ * replayed on its inputs: counts, ulp, and whether it agrees with itself, here and on another core.
+ * When that second pair does not diverge, the first one's answer stands, but its replays still
+ * count.
  */
 int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *err)
 {
     struct pair first = {NULL, NULL, false}, second = {NULL, NULL, false};
-    char *op[2] = {NULL, NULL};
+    struct twin_suspect s = {0};
+    z->one_process = v->range_count == 1;
     announce(v, z);
-    int rc = make_pair(v, z, (const char *const[2]){NULL, NULL}, "zoom", &first, err);
+    int rc = make_pair(v, z, NULL, &first, err);
     if (rc == 0 && !first.parted && !z->interrupted && !z->cut)
         twin_verdict_note(
             v,
@@ -268,10 +357,13 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
             "or watching every operation hides it",
             ATTEMPTS, v->first->step_a);
     if (rc == 0 && first.parted)
-        rc = twin_compare_suspect(v, first.a, first.b, &op[0], &op[1], err);
+        rc = twin_compare_suspect(v, first.a, first.b, &s, err);
     z->interrupted |= tw_front_stops(z->front);
-    if (rc == 0 && op[0] && !z->interrupted && !z->cut)
-        rc = make_pair(v, z, (const char *const *)op, "replay", &second, err);
+    bool enough = rc == 0 && s.a && is_enough(&first, &s);
+    if (first.a)
+        tw_zoom_kept_drop(first.a->dir);
+    if (rc == 0 && s.a && !enough && !z->interrupted && !z->cut)
+        rc = make_pair(v, z, &s, &second, err);
     if (rc == 0 && first.parted)
         rc = twin_compare_zoom(v, second.parted ? second.a : first.a,
                                second.parted ? second.b : first.b, err);
@@ -282,8 +374,7 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
         note_cut(v, z);
     forget(&first);
     forget(&second);
-    tw_free(op[0]);
-    tw_free(op[1]);
+    twin_suspect_free(&s);
     return rc;
 }
 

@@ -235,15 +235,17 @@ static void suspect_is_named_for_a_second_rerun(void **state)
     (void)state;
     struct synth *a, *b, *z[2];
     struct twin_verdict *v = parted(&a, &b);
-    char *x, *y;
+    struct twin_suspect s;
     for (int i = 0; i < 2; i++)
         z[i] = zoomed(&(struct scene){.output = true}, i);
-    assert_int_equal(twin_compare_suspect(v, synth_done(z[0]), synth_done(z[1]), &x, &y, NULL), 0);
-    assert_string_equal(x, "1:0:aten::index_put_@Net");
-    assert_string_equal(y, "1:0:aten::index_put_@Net");
+    assert_int_equal(twin_compare_suspect(v, synth_done(z[0]), synth_done(z[1]), &s, NULL), 0);
+    assert_string_equal(s.a, "1:0:aten::index_put_@Net");
+    assert_string_equal(s.b, "1:0:aten::index_put_@Net");
+    assert_int_equal(s.rank, 0);
+    assert_true(s.main_thread);
     assert_string_equal(v->first->op, "");
-    tw_free(x);
-    tw_free(y);
+    assert_false(twin_compare_replayed(synth_done(z[1]), &s));
+    twin_suspect_free(&s);
     for (int i = 0; i < 2; i++)
         synth_free(z[i]);
     synth_free(a);

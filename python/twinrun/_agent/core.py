@@ -52,6 +52,7 @@ class State:
         self.seen = set()  # categories of records, for the coverage notes
         self.armed, self.unarmed = [], []
         self.on_begin, self.on_step, self.on_exit, self.on_fork = [], [], [], []
+        self.on_step_ends = []  # before the library closes the step
         self.quiet = _Nothing
 
 
@@ -438,6 +439,8 @@ def step_end():
     """Closes the step."""
     if swift.ON:
         S.native_ns += swift.ns()
+    for function in S.on_step_ends:
+        function()
     S.lib.add_observer_ns(max(0, S.python_ns - S.native_ns))
     S.python_ns = S.native_ns = 0
     S.step = S.lib.step_end()

@@ -12,7 +12,7 @@ import functools
 import sys
 import threading
 
-from . import core, opaque, replay, sites, tensors
+from . import core, opaque, replay, reruns, sites, tensors
 from .core import S, T, hook
 from .native import IN, KERNEL, OPS, OUT, SKETCH, STATS
 
@@ -240,7 +240,17 @@ def _generator(values, kwargs):
 class Call:
     """One operation on its way."""
 
-    __slots__ = ("described", "scope", "site", "links", "args", "kwargs", "occurrence", "kept")
+    __slots__ = (
+        "described",
+        "scope",
+        "site",
+        "links",
+        "args",
+        "kwargs",
+        "occurrence",
+        "kept",
+        "held",
+    )
 
 
 @hook
@@ -293,6 +303,7 @@ def _before(operation, args, kwargs):
     call.kept = replay.wanted(described.name, call.scope, call.occurrence)
     if call.kept:
         call.kept = replay.Kept(operation, args, kwargs, values, call.occurrence, described)
+    call.held = reruns.hold(operation, args, kwargs, values, call.occurrence, described)
     core.saw("operation")
     return call
 
@@ -318,6 +329,8 @@ def _after(call, result):
     pending.flush(links=call.links)
     if call.kept:
         call.kept.finish(values)
+    if call.held:
+        reruns.ended(call.held, values, call.scope)
 
 
 def _count_listed(described, args):
@@ -417,6 +430,7 @@ def _next_step():
 
 
 def _at_exit():
+    reruns.at_exit()
     if _listed:
         core.note(
             "nondeterministic_ops", "\n".join("%s %d" % pair for pair in sorted(_listed.items()))
@@ -451,5 +465,7 @@ def arm(torch):
     _follow_threads(mode)
     S.on_step.append(_next_step)
     S.on_exit.append(_at_exit)
+    S.on_step_ends.append(reruns.step_ends)
+    S.on_fork.append(reruns.after_fork)
     S.armed.append("operations")
     return []

@@ -30,6 +30,12 @@ def _parse(text):
     return int(step), int(occurrence), operation, scope if at else None
 
 
+def set_room(size):
+    """Bytes of values that this process may write."""
+    global _room
+    _room = size
+
+
 def wanted(operation, scope, occurrence):
     """Whether this is the operation to keep. Each is kept once."""
     global _suspect, _room
@@ -78,7 +84,7 @@ def _write(kind, number, occurrence, tensor):
             core.note("zoom.left_out", "%s%d: %s" % (kind, number, error))
 
 
-def _digest(values):
+def digests(values):
     found = []
     for t in values:
         for _suffix, part in tensors.parts(t):
@@ -95,18 +101,20 @@ class Kept:
     """
 
     def __init__(self, operation, args, kwargs, values, occurrence, described):
-        self.operation, self.described, self.occurrence = operation, described, occurrence
-        torch = tensors._torch
-        self.torch = torch
-        with torch.no_grad():
+        self._take(operation, args, kwargs, values, occurrence, described)
+        with self.torch.no_grad():
             self.args, self.kwargs = self._copy(args), self._copy(kwargs)
+        for i, t in enumerate(values):
+            _write("in", i, occurrence, t)
+
+    def _take(self, operation, args, kwargs, values, occurrence, described):
+        self.operation, self.described, self.occurrence = operation, described, occurrence
+        self.torch = torch = tensors._torch
         self.devices = sorted({t.device.index for t in values if t.is_cuda})
         self.own = [
             value for value in (*args, *kwargs.values()) if isinstance(value, torch.Generator)
         ]
         self.random = self._generators()
-        for i, t in enumerate(values):
-            _write("in", i, occurrence, t)
 
     def _generators(self):
         """(function that sets it, state) of each generator that the operation may draw from: one
@@ -143,7 +151,7 @@ class Kept:
             return
         now = self._generators()
         replays, disagreeing, results = 0, 0, set()
-        expected = tuple(_digest(outputs))
+        expected = tuple(digests(outputs))
         end = time.monotonic() + SECONDS
         try:
             while replays < REPLAYS and (replays < 2 or time.monotonic() < end):
@@ -162,7 +170,7 @@ class Kept:
         with self.torch.no_grad():
             args, kwargs = self._copy(self.args), self._copy(self.kwargs)
             result = self.operation(*args, **kwargs)
-        self.last = tuple(_digest(self._outputs(args, kwargs, result)))
+        self.last = tuple(digests(self._outputs(args, kwargs, result)))
         return self.last
 
     def _vote(self, results):
@@ -181,3 +189,42 @@ class Kept:
         from . import ops
 
         return ops.outputs(self.described, args, kwargs, result)
+
+
+class Held(Kept):
+    """A call that may turn out to be the suspect, as each one of a zoom may: what it was given is
+    held where it is, and copied only where the call says that it writes there.
+    """
+
+    def __init__(self, operation, args, kwargs, values, occurrence, described):
+        self._take(operation, args, kwargs, values, occurrence, described)
+        self.args, self.kwargs, copies = list(args), dict(kwargs), {}
+        with self.torch.no_grad():
+            for i, name in described.writes:
+                given = args[i] if i < len(args) else kwargs.get(name)
+                copy = self._copy_of_written(given, copies)
+                if i < len(args):
+                    self.args[i] = copy
+                elif name in kwargs:
+                    self.kwargs[name] = copy
+        self.values = [copies.get(id(t), t) for t in values]
+        self.before = digests(self.values)
+
+    def _copy_of_written(self, value, copies):
+        if isinstance(value, self.torch.Tensor):
+            copies[id(value)] = copy = value.detach().clone()
+            return copy
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._copy_of_written(v, copies) for v in value)
+        return value
+
+    def finish(self, outputs):
+        """Runs it again, when what it was given is still what it was: an operation may write to
+        more than it says.
+        """
+        if digests(self.values) != self.before:
+            core.note("zoom.left_out", "%s wrote to what it was given" % self.described.name)
+            return
+        for i, t in enumerate(self.values):
+            _write("in", i, self.occurrence, t)
+        super().finish(outputs)

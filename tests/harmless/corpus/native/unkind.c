@@ -269,9 +269,10 @@ static void traced(void)
 static void spoiled_settings(void)
 {
     static const char *const names[] = {
-        "TWINRUN_RUN_DIR", "TWINRUN_RUN_ID", "TWINRUN_LEVEL",   "TWINRUN_WINDOW",
-        "TWINRUN_STEPS",   "TWINRUN_PINS",   "TWINRUN_FACTORS", "TWINRUN_TRANSPLANT",
-        "TWINRUN_HELD",    "TWINRUN_LIB",    "TWINRUN_STREAM",  "TWINRUN_ZOOM_KEEP"};
+        "TWINRUN_RUN_DIR",     "TWINRUN_RUN_ID", "TWINRUN_LEVEL",   "TWINRUN_WINDOW",
+        "TWINRUN_STEPS",       "TWINRUN_PINS",   "TWINRUN_FACTORS", "TWINRUN_TRANSPLANT",
+        "TWINRUN_HELD",        "TWINRUN_LIB",    "TWINRUN_STREAM",  "TWINRUN_ZOOM_KEEP",
+        "TWINRUN_ZOOM_AGAINST"};
     static const char *const values[] = {
         "", "/dev/full", "%s%n", "-1", "18446744073709551616:x:y:z:::", "../../.."};
     static char many[100000];
