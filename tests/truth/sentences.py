@@ -61,6 +61,7 @@ NOT_A_VERDICT = (
     "tw_say",
     "tw_front_say",
     "tw_front_trouble",
+    "no_memory",
     "tw_no_memory",
     "json_pack",
     "json_object_set_new",
