@@ -131,9 +131,10 @@ def python():
 
 @pytest.fixture
 def light(monkeypatch):
-    """Jobs of this test that have an optimizer do without PyTorch's compiler, half of the time that
-    they take to start; with --full they have it. Not for what is about PyTorch itself:
-    test_torch_*, test_jobs and the jobs of ghosts/clean named there.
+    """Jobs of this test do without what PyTorch imports for its compiler and its exporter: a
+    quarter of the time that they take to start, and more than half where they have an optimizer;
+    with --full they have it. Not for what is about PyTorch itself: test_torch_*, and the jobs that
+    test_ghosts names.
     """
     if not FULL:
         monkeypatch.setenv("PYTHONPATH", str(LIGHT_SITE))
