@@ -19,6 +19,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from job_pool import once
 
 ROOT = Path(__file__).resolve().parents[2]
 GHOSTS = ROOT / "ghosts"
@@ -114,6 +115,7 @@ def build():
     return folder
 
 
+@once
 def _torch_python():
     python = os.environ.get("TWINRUN_TEST_PYTHON", sys.executable)
     done = subprocess.run([python, "-c", "import torch"], capture_output=True, text=True)
