@@ -19,6 +19,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from job_pool import once
 
 ROOT = Path(__file__).resolve().parents[2]
 GHOSTS = ROOT / "ghosts"
@@ -114,6 +115,7 @@ def build():
     return folder
 
 
+@once
 def _torch_python():
     python = os.environ.get("TWINRUN_TEST_PYTHON", sys.executable)
     done = subprocess.run([python, "-c", "import torch"], capture_output=True, text=True)
@@ -131,9 +133,10 @@ def python():
 
 @pytest.fixture
 def light(monkeypatch):
-    """Jobs of this test that have an optimizer do without PyTorch's compiler, half of the time that
-    they take to start; with --full they have it. Not for what is about PyTorch itself:
-    test_torch_*, test_jobs and the jobs of ghosts/clean named there.
+    """Jobs of this test do without what PyTorch imports for its compiler and its exporter: a
+    quarter of the time that they take to start, and more than half where they have an optimizer;
+    with --full they have it. Not for what is about PyTorch itself: test_torch_*, and the jobs that
+    test_ghosts names.
     """
     if not FULL:
         monkeypatch.setenv("PYTHONPATH", str(LIGHT_SITE))

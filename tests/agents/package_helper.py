@@ -2,6 +2,7 @@
 """The job that the tests of packages pack, and packages of it."""
 
 import hashlib
+import inspect
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import job_pool
 from conftest import ROOT, clean_environment
 
 AREAS = ["code", "data", "environment", "configuration", "seeds"]
@@ -123,10 +125,8 @@ def recorded(twinrun, job):
     return job
 
 
-@pytest.fixture(scope="session")
-def packed(build, tmp_path_factory):
-    """A package, and what it was made from, renamed away: (package, checkout)."""
-    folder = tmp_path_factory.mktemp("packed")
+def make_package(build, folder):
+    """(package, checkout): a package, and what it was made from, renamed away."""
     work = folder / "work"
     work.mkdir()
     data = make_job(build, work, folder)[1]
@@ -152,6 +152,13 @@ def packed(build, tmp_path_factory):
     for name in ["images", "images.snapshot", "module", "home", "work"]:
         os.rename(folder / name, folder / (name + ".away"))
     return folder / "package", folder / "work.away"
+
+
+@pytest.fixture
+def packed(build):
+    """What make_package returns, made once for all tests; for reading."""
+    key = ("package", COMMAND, inspect.getsource(make_job), inspect.getsource(make_package))
+    return job_pool.pooled(key, lambda folder: make_package(build, folder))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 
 from conftest import FULL, ROOT, shell
 
+pytestmark = pytest.mark.usefixtures("light")
 ELASTIC = ROOT / "workloads" / "elastic.py"
 
 

@@ -43,9 +43,9 @@ UNCHANGED_ELSEWHERE = (
     set() if FULL else {"checkpointing", "compiled", "ddp", "grad-scaler", "workers-fork"}
 )
 # Jobs that keep PyTorch's compiler (conftest.light): those that it has a part in (what asks for
-# deterministic algorithms imports it, DistributedDataParallel does, torch.func does), and one that
-# is as ordinary as can be. The two threads of "threads" do without: meeting in that import would
-# put them in step.
+# deterministic algorithms imports it, torch.func does; of DistributedDataParallel, which asks it,
+# one job and one twin), and one that is as ordinary as can be. The two threads of "threads" do
+# without: meeting in that import would put them in step.
 WHOLE = {
     "checkpointing",
     "compiled",
@@ -53,7 +53,6 @@ WHOLE = {
     "index-gradient twin",
     "mlp",
     "transforms",
-    "two-ranks",
     "two-ranks twin",
 }
 # Twins whose like is another one's.

@@ -61,7 +61,7 @@ def test_a_generator_of_numpy(twinrun, python, script):
 
 
 @pytest.mark.skipif(not FULL, reason="a search of about 15 runs of PyTorch: with --full")
-def test_a_generator_of_torch(twinrun, python, script):
+def test_a_generator_of_torch(twinrun, python, script, light):
     pytest.importorskip("torch")
     factor, where = searched(twinrun, python, script, TORCH, [])
     assert (factor, where) == ("entropy", ["job.py:4, 1 call: generator.seed()"])

@@ -42,9 +42,9 @@ print(f"loss {{loss.item():.6f}}", flush=True)
 
 
 @pytest.fixture
-def train(script):
+def train(script, light):
     """train(name, before=, each=, after=, steps=) writes a training script into the job's working
-    folder.
+    folder. What PyTorch imports for its compiler alone is left out there (conftest.light).
     """
 
     def write(name="train.py", before="", each="pass", after="", steps=12):

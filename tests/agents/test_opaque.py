@@ -127,7 +127,7 @@ for step in range(3):
 
 
 def test_recurrent_layers_attention_and_norms_are_the_same_at_operation_level(
-    twinrun, python, work
+    twinrun, python, work, light
 ):
     job = work / "job.py"
     job.write_text(JOB)

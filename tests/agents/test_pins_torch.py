@@ -12,7 +12,7 @@ from conftest import FULL
 from pins_job import job, pinned_and_shaken  # noqa: F401
 
 
-def test_torch_seed(job, python):
+def test_torch_seed(job, python, light):
     text = "import torch; print(torch.randn(2).tolist()); s = torch.seed(); print(s == torch.initial_seed(), torch.rand(1).item())"
     # test_run_pins.py lets it draw freely
     first = pinned_and_shaken(job, text, "seed.torch", natural=FULL, python=python)
@@ -212,7 +212,7 @@ LOADER = """
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"] + ["forkserver"] * FULL)
-def test_loader_workers_under_pinned_seeds(job, python, method):
+def test_loader_workers_under_pinned_seeds(job, python, method, light):
     # each starts workers anew, and all but forked ones import torch
     epochs = 2 if method == "fork" or FULL else 1
     text = LOADER % ("multiprocessing_context=%r" % method, epochs)
@@ -231,7 +231,7 @@ def test_loader_workers_under_pinned_seeds(job, python, method):
     "arguments",
     ["timeout=60, prefetch_factor=4, persistent_workers=True", "multiprocessing_context='spawn'"],
 )
-def test_loaders_without_workers(job, python, arguments):
+def test_loaders_without_workers(job, python, arguments, light):
     done = job(
         LOADER % (arguments, 2),
         "loader-workers=pin,seed.torch=pin,seed.python=pin,seed.numpy=pin",
@@ -241,7 +241,7 @@ def test_loaders_without_workers(job, python, arguments):
     assert "kept: the job asked for num_workers=2, at job.py:9" in done.texts("loader-workers")[-1]
 
 
-def test_loaders_with_another_number_of_workers(job, python):
+def test_loaders_with_another_number_of_workers(job, python, light):
     three = job(LOADER % ("drop_last=True", 1), "loader-workers=pin:3", python)
     assert three.out.splitlines()[-1] == "3"
     refused = "import torch; torch.utils.data.DataLoader([1], num_workers=-1)"
@@ -283,7 +283,7 @@ def ranks(python, count):
     ]
 
 
-def test_buckets_of_ddp_stay_as_they_were_laid(job, python):
+def test_buckets_of_ddp_stay_as_they_were_laid(job, python, light):
     natural = job(RANKS, None, command=ranks(python, 2))
     pinned = job(RANKS, "ddp-buckets=pin", command=ranks(python, 2))
     assert natural.out.startswith("True") and pinned.out.startswith("False"), (
@@ -338,7 +338,7 @@ SUMS = """
 """
 
 
-def test_sums_over_ranks_without_an_order(job, python):
+def test_sums_over_ranks_without_an_order(job, python, light):
     natural, exact = (
         job(SUMS, pins, command=ranks(python, 3)) for pins in (None, "exact-allreduce=pin")
     )
@@ -357,7 +357,7 @@ def test_sums_over_ranks_without_an_order(job, python):
     ), said
 
 
-def test_seeds_are_those_of_a_line_in_the_script_on_every_rank(job, python, work):
+def test_seeds_are_those_of_a_line_in_the_script_on_every_rank(job, python, work, light):
     text = """
         import os, torch, numpy, random
         values = (torch.initial_seed(), random.random(), numpy.random.default_rng().random())

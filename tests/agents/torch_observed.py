@@ -3,15 +3,13 @@
 (fake_native.py); each once.
 """
 
-import fcntl
-import functools
-import hashlib
 import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
+
+from job_pool import once
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 JOBS = os.path.join(HERE, "torch_jobs")
@@ -39,29 +37,6 @@ def _run(command, env, cwd):
         timeout=300,
         stdin=subprocess.DEVNULL,
     )
-
-
-def once(function):
-    """Equal calls are made once by all workers of pytest together: the results lie in a folder that
-    they share.
-    """
-
-    @functools.lru_cache(maxsize=None)
-    @functools.wraps(function)
-    def call(*args, **kwargs):
-        name = hashlib.sha256(
-            repr((function.__name__, args, sorted(kwargs.items()))).encode()
-        ).hexdigest()
-        path = os.path.join(os.environ["TWINRUN_TEST_SHARED"], name)
-        with open(path, "a+b") as f:
-            # who comes second waits here; a call that raised left the file empty
-            fcntl.flock(f, fcntl.LOCK_EX)
-            if os.fstat(f.fileno()).st_size == 0:
-                pickle.dump(function(*args, **kwargs), f)
-            f.seek(0)
-            return pickle.load(f)
-
-    return call
 
 
 @once

@@ -22,6 +22,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "agents"))
+
+import job_pool  # noqa: E402
+
 BUILD = Path(os.environ.get("TWINRUN_BUILD", "build")).resolve()
 TWINRUN = BUILD / "cmd" / "twinrun"
 FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
@@ -75,10 +79,8 @@ def environment(folder, home):
     }
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def two_runs(folder):
     """(folder, names of two runs below folder/home/runs)"""
-    folder = tmp_path_factory.mktemp("hostile")
     work = folder / "work"
     work.mkdir()
     (work / "job.py").write_text(JOB)
@@ -92,6 +94,12 @@ def made(tmp_path_factory):
             timeout=120,
         )
     return folder, sorted(p.name for p in (folder / "home" / "runs").iterdir())
+
+
+@pytest.fixture
+def made():
+    """What two_runs returns, made once for all tests; each spoils a copy (Place)."""
+    return job_pool.pooled(("hostile folder", JOB, sys.executable), two_runs)
 
 
 class Place:

@@ -11,6 +11,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LIGHT_SITE = ROOT / "tests" / "agents" / "light_site"
+sys.path.append(str(ROOT / "tests" / "agents"))
+
+import job_pool  # noqa: E402
 
 Recorded = namedtuple("Recorded", "name a b verdict")
 
@@ -72,3 +75,10 @@ def record(name, folder, build, python=sys.executable):
         )
     verdict = json.loads(done.stdout)
     return Recorded(name, *(Path(d) for d in verdict["runs_dir"]), verdict)
+
+
+def recorded(name, build, python=sys.executable):
+    """As record, but once for all tests and workers of pytest: the folders are for reading."""
+    texts = [Path(word).read_text() for word in JOBS[name][0] if word.endswith(".py")]
+    key = (name, JOBS[name], texts, str(build), python)
+    return job_pool.pooled(key, lambda folder: record(name, folder, build, python))

@@ -21,8 +21,8 @@ SEED = 11
 
 
 @pytest.mark.parametrize("job", list(pool.JOBS))
-def test_mutants(job, tmp_path):
-    recorded = pool.record(job, tmp_path / "pool", BUILD)
+def test_mutants(job):
+    recorded = pool.recorded(job, BUILD)
     if recorded is None:
         pytest.skip("%s is not installed" % pool.JOBS[job][1])
     tasks = campaign.plan([job], ROUNDS * (len(mutants.HARMFUL) + len(mutants.HARMLESS)), SEED)

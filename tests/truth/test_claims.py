@@ -115,16 +115,13 @@ def verdict_of(a, b):
     return verdict
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    made = {}
-
+@pytest.fixture
+def recorded():
     def get(job):
-        if job not in made:
-            made[job] = pool.record(job, tmp_path_factory.mktemp(job), BUILD)
-        if made[job] is None:
+        pair = pool.recorded(job, BUILD)
+        if pair is None:
             pytest.skip("%s is not installed" % pool.JOBS[job][1])
-        return made[job]
+        return pair
 
     return get
 

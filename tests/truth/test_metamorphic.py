@@ -33,9 +33,9 @@ PLACED = (
 )
 
 
-@pytest.fixture(scope="module", params=["values", "ranks", "stepless", "trainer"])
-def recorded(request, tmp_path_factory):
-    return pool.record(request.param, tmp_path_factory.mktemp("pool"), BUILD)
+@pytest.fixture(params=["values", "ranks", "stepless", "trainer"])
+def recorded(request):
+    return pool.recorded(request.param, BUILD)
 
 
 def copies(recorded, folder):

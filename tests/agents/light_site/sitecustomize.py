@@ -2,25 +2,39 @@
 """PyTorch without its compiler, for jobs whose subject is another one (conftest.light).
 
 The first optimizer of a process imports torch._dynamo, which takes as long as PyTorch itself, to
-tell the compiler where not to look. Here that module holds what optimizers call of it; whatever
-else a job wants of it fails with an ImportError or an AttributeError.
+tell the compiler where not to look. `import torch` itself reads torch.export and
+torch._meta_registrations, a quarter of its time, for the exporter and for tensors without values.
+Here empty modules stand in their places, with what optimizers and torch.distributed call of the
+first; whatever else a job wants of them fails with an ImportError, an AttributeError or a
+NotImplementedError.
 """
 
 import importlib.abc
 import importlib.machinery
 import sys
+import types
+
+NOT_HERE = ("torch._dynamo", "torch.export", "torch._meta_registrations")
 
 
 class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
-        return importlib.machinery.ModuleSpec(name, self) if name == "torch._dynamo" else None
+        return importlib.machinery.ModuleSpec(name, self) if name in NOT_HERE else None
 
     def create_module(self, spec):
         return None
 
     def exec_module(self, module):
-        module.disable = lambda fn=None, recursive=True, **_: fn
-        module.graph_break = lambda *_, **__: None
+        if module.__name__ == "torch._dynamo":
+            module.disable = lambda fn=None, recursive=True, **_: fn
+            module.graph_break = lambda *_, **__: None
+            # DistributedDataParallel asks which of its reducers the compiler wants: the usual one.
+            module.utils = types.SimpleNamespace(get_optimize_ddp_mode=lambda: "ddp_optimizer")
+            # init_process_group empties what the compiler remembers.
+            module.trace_rules = types.SimpleNamespace(clear_lru_cache=lambda: None)
+        elif module.__name__ == "torch._meta_registrations":
+            # What it brings in besides: without this one there are no generators.
+            import torch._prims.rng_prims  # noqa: F401
 
 
 sys.meta_path.insert(0, StandIn())
