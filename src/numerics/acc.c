@@ -68,14 +68,16 @@ int twin_acc_merge(struct twin_acc *to, const struct twin_acc *from, struct twin
 bool tw_acc_magnitude(const struct twin_acc *acc, uint64_t magnitude[TWIN_ACC_LIMBS], int *bits)
 {
     const bool negative = acc->limb[TWIN_ACC_LIMBS - 1] >> 63;
-    uint64_t carry = negative;
-    *bits = 0;
-    for (int i = 0; i < TWIN_ACC_LIMBS; i++) {
-        magnitude[i] = (negative ? ~acc->limb[i] : acc->limb[i]) + carry;
-        carry = carry && magnitude[i] == 0;
-        if (magnitude[i])
-            *bits = 64 * i + 64 - __builtin_clzll(magnitude[i]);
-    }
+    const uint64_t flip = negative ? UINT64_MAX : 0;
+    int i = 0, top = TWIN_ACC_LIMBS - 1;
+    for (int j = 0; j < TWIN_ACC_LIMBS; j++)
+        magnitude[j] = acc->limb[j] ^ flip;
+    /* Plus one: the lowest limb that does not overflow takes the carry. */
+    while (negative && i < TWIN_ACC_LIMBS && ++magnitude[i] == 0)
+        i++;
+    while (top > 0 && magnitude[top] == 0)
+        top--;
+    *bits = magnitude[top] ? 64 * top + 64 - __builtin_clzll(magnitude[top]) : 0;
     return negative;
 }
 

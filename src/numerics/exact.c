@@ -43,14 +43,15 @@ void tw_exact_use(const struct tw_window_set *set)
 }
 
 /* The fingerprint's choice, which knows what the processor can do and what the user asked for; NULL
- * for plain C. */
-static const struct tw_window_set *window_set(void)
+ * for plain C. Types that are widened take what is best for statistics, which widen, too. */
+static const struct tw_window_set *window_set(enum tw_kind kind)
 {
     if (atomic_load_explicit(&is_forced, memory_order_acquire))
         return atomic_load(&forced);
-    const char *name = twin_fingerprint_isa();
+    const struct tw_kernels *k = kind == TW_F64 ? tw_fingerprint_kernels()
+                                                : tw_statistics_kernels();
     for (size_t i = 0; sets[i]; i++)
-        if (!strcmp(name, sets[i]->name))
+        if (!strcmp(k->name, sets[i]->name))
             return sets[i];
     return NULL;
 }
@@ -75,35 +76,28 @@ struct need {
 
 /* From the exponent fields that a kernel saw: all zero, special (NaN or infinity), or the range of
  * exponents. */
-static struct need need_of(enum tw_kind kind, struct tw_seen s, bool narrow)
+static struct need need_of(enum tw_kind kind, struct tw_seen s)
 {
     static const int fraction[TW_KINDS] = {
         [TW_F16] = 10, [TW_BF16] = 7, [TW_F32] = 23, [TW_F64] = 52};
-    /*
-     * f16 was widened to f32, whose exponent fields it is then seen with, but for a narrow window.
-     */
-    int bias = 127;
-    if (kind == TW_F64)
-        bias = 1023;
-    else if (kind == TW_F16 && narrow)
-        bias = 15;
+    static const int bias[TW_KINDS] = {
+        [TW_F16] = 15, [TW_BF16] = 127, [TW_F32] = 127, [TW_F64] = 1023};
     if (s.min == UINT32_MAX && s.max == 0)
         return (struct need){.zero = true};
     return (struct need){
-        .special = s.max == 2 * (uint32_t)bias + 1,
-        .top = (s.max ? (int)s.max : 1) - bias + 1,
-        .low = (s.min ? (int)s.min : 1) - bias - fraction[kind],
+        .special = s.max == 2 * (uint32_t)bias[kind] + 1,
+        .top = (s.max ? (int)s.max : 1) - bias[kind] + 1,
+        .low = (s.min ? (int)s.min : 1) - bias[kind] - fraction[kind],
     };
 }
 
 /* Of the terms that are added: products have the sums of the exponents. */
-static struct need need_of_terms(const struct pass *p, const struct tw_folded *f,
-                                 struct tw_window w)
+static struct need need_of_terms(const struct pass *p, const struct tw_folded *f)
 {
-    struct need x = need_of(p->kind, f->x, w.narrow);
+    struct need x = need_of(p->kind, f->x);
     if (p->op != TW_SQUARE && p->op != TW_PRODUCT)
         return x;
-    const struct need y = need_of(p->kind, f->y, w.narrow);
+    const struct need y = need_of(p->kind, f->y);
     return (struct need){x.special || y.special, x.zero || y.zero, x.top + y.top, x.low + y.low};
 }
 
@@ -140,19 +134,19 @@ static bool choose_narrow(const struct need *n, struct tw_window *w)
 }
 
 /* A window for such terms, with spare room; *w is set. False when no window can hold them. Its
- * constants must be finite, and its finest unit an f64. */
+ * constants, 1.5 * 2^(top + 4) the largest, must be finite, and its finest unit an f64. */
 static bool choose(const struct pass *p, const struct need *n, struct tw_window *w)
 {
-    const int finest = -1074;
+    const int finest = -1074, highest = 1023 - (52 - TW_FOLD_BITS);
     int top = n->top + 1 + SPARE_TOP;
     if (n->zero)
         return true;
     if (p->op <= TW_ABS && p->kind <= TW_BF16 && choose_narrow(n, w))
         return true;
-    if (n->top > 1021)
+    if (n->top > highest - 1)
         return false;
-    if (top > 1022)
-        top = 1022;
+    if (top > highest)
+        top = highest;
     int folds = (top - (n->low - SPARE_LOW) + TW_FOLD_BITS - 1) / TW_FOLD_BITS;
     if (folds > TW_FOLDS) { /* then without room, if only they fit */
         folds = TW_FOLDS;
@@ -199,7 +193,7 @@ static void add_block(struct pass *p, const void *x, const void *y, size_t n, si
         const struct tw_window used = p->window;
         (used.narrow ? p->set->narrow[p->op][p->kind] : p->set->fold[p->op][p->kind])(x, y, n, used,
                                                                                       &f);
-        const struct need need = need_of_terms(p, &f, used);
+        const struct need need = need_of_terms(p, &f);
         const bool chosen = !need.special && choose(p, &need, &p->window);
         if (!need.special && fits(&need, used)) {
             commit(p, &f, used, x, y, real);
@@ -223,7 +217,7 @@ static void add_all(struct pass *p, const char *x, const char *y, size_t n)
     if (p->set && whole) { /* a first guess, from the first few */
         struct tw_folded f;
         p->set->fold[p->op][p->kind](x, y, TW_STEP, p->window, &f);
-        const struct need need = need_of_terms(p, &f, p->window);
+        const struct need need = need_of_terms(p, &f);
         if (need.special || !choose(p, &need, &p->window))
             p->window = (struct tw_window){0, TW_FOLDS, false};
     }
@@ -269,7 +263,7 @@ static int add(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const
     if (standard && n > 0) {
         struct pass p;
         p.acc = acc;
-        p.set = window_set();
+        p.set = window_set((enum tw_kind)kind);
         p.op = op;
         p.kind = (enum tw_kind)kind;
         p.window = (struct tw_window){0, TW_FOLDS, false};

@@ -61,7 +61,8 @@ bool tw_bins_not_minus_zero(enum tw_op op, enum tw_kind kind, const void *x, con
 
 /* ---- windows */
 #define TW_FOLDS 4      /* at most */
-#define TW_FOLD_BITS 51 /* of a term that one fold takes */
+#define TW_FOLD_BITS 48 /* of a term that one fold takes */
+#define TW_RUN 8        /* terms of one run: 2^3 times 2^47 units are less than 2^51 */
 #define TW_STEP 32      /* elements; kernels take a multiple of it */
 #define TW_BLOCK 4096   /* elements, at most, in one call */
 
@@ -76,8 +77,7 @@ struct tw_window {
 };
 
 /* Of one operand: the highest exponent field and the lowest one of what is not zero (one lower for
- * a power of two; zero when there are subnormals; UINT32_MAX when all are zero). Fields are f64's
- * for f64, those of its own type in a narrow window, else f32's. */
+ * some; zero when there are subnormals; UINT32_MAX when all are zero). */
 struct tw_seen {
     uint32_t max, min;
 };

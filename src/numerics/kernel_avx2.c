@@ -10,7 +10,7 @@ typedef __m256i vi;
 #define F 8
 #define vd_load _mm256_loadu_pd
 #define vd_add _mm256_add_pd
-#define vd_sub _mm256_sub_pd
+#define vd_minus(a, b) _mm256_fmsub_pd(a, _mm256_set1_pd(1), b)
 #define vd_mul _mm256_mul_pd
 #define vd_product_error _mm256_fmsub_pd
 #define vf_add _mm256_add_ps
@@ -22,10 +22,9 @@ typedef __m256i vi;
 #define vi_set32 _mm256_set1_epi32
 #define vi_set64 _mm256_set1_epi64x
 #define vi_and _mm256_and_si256
+#define vi_xor _mm256_xor_si256
 #define vi_add32 _mm256_add_epi32
 #define vi_add64 _mm256_add_epi64
-#define vi_max32 _mm256_max_epu32
-#define vi_min32 _mm256_min_epu32
 #define vi_load16(p) _mm256_loadu_si256((const __m256i *)(p))
 #define vi_set16 _mm256_set1_epi16
 #define vi_add16 _mm256_add_epi16
@@ -57,6 +56,25 @@ static inline vd vf_widen(vf x, int part)
 static inline vd vd_widen(const float *p)
 {
     return _mm256_cvtps_pd(_mm_loadu_ps(p));
+}
+
+static inline unsigned vi_lowest16(vi v)
+{
+    const __m128i low = _mm_min_epu16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    return (unsigned)_mm_cvtsi128_si32(_mm_minpos_epu16(low)) & 0xFFFF;
+}
+
+/* Read from two bytes further, a vector's upper words stand where another one's lower words do. */
+static inline vi vi_upper_f32(const unsigned char *p)
+{
+    return _mm256_blend_epi16(vi_load16(p + 2), vi_load16(p + 32), 0xAA);
+}
+
+static inline vi vi_upper_f64(const unsigned char *p)
+{
+    const vi first = _mm256_blend_epi16(vi_load16(p + 6), vi_load16(p + 32 + 4), 0x22);
+    const vi second = _mm256_blend_epi16(vi_load16(p + 64 + 2), vi_load16(p + 96), 0x88);
+    return _mm256_blend_epi16(first, second, 0xCC);
 }
 
 #include "window.h"

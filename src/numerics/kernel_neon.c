@@ -14,7 +14,7 @@ typedef uint32x4_t vi;
 #define D 2
 #define F 4
 #define vd_add vaddq_f64
-#define vd_sub vsubq_f64
+#define vd_minus vsubq_f64
 #define vd_mul vmulq_f64
 #define vf_add vaddq_f32
 #define vf_sub vsubq_f32
@@ -23,9 +23,8 @@ typedef uint32x4_t vi;
 #define vd_from_bits vreinterpretq_f64_u32
 #define vf_from_bits vreinterpretq_f32_u32
 #define vi_and vandq_u32
+#define vi_xor veorq_u32
 #define vi_add32 vaddq_u32
-#define vi_max32 vmaxq_u32
-#define vi_min32 vminq_u32
 #define vi_16(op, a, b) \
     vreinterpretq_u32_u16(op(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b)))
 #define vi_load16(p) vreinterpretq_u32_u16(vld1q_u16((const uint16_t *)(p)))
@@ -83,6 +82,26 @@ static inline vd vf_widen(vf x, int part)
 static inline vd vd_widen(const float *p)
 {
     return vcvt_f64_f32(vld1_f32(p));
+}
+
+static inline unsigned vi_lowest16(vi v)
+{
+    return vminvq_u16(vreinterpretq_u16_u32(v));
+}
+
+static inline vi vi_upper_f32(const unsigned char *p)
+{
+    const uint16_t *w = (const uint16_t *)p;
+    return vreinterpretq_u32_u16(vuzp2q_u16(vld1q_u16(w), vld1q_u16(w + 8)));
+}
+
+static inline vi vi_upper_f64(const unsigned char *p)
+{
+    const uint32_t *w = (const uint32_t *)p;
+    const uint32x4_t low = vuzp2q_u32(vld1q_u32(w), vld1q_u32(w + 4));
+    const uint32x4_t high = vuzp2q_u32(vld1q_u32(w + 8), vld1q_u32(w + 12));
+    return vreinterpretq_u32_u16(
+        vuzp2q_u16(vreinterpretq_u16_u32(low), vreinterpretq_u16_u32(high)));
 }
 
 #include "window.h"
