@@ -152,8 +152,12 @@ def test_a_zoom_into_what_no_longer_parts_says_so(twinrun, python, work):
 
 @pytest.mark.skipif(not FULL, reason="spends 60 s on purpose: with --full")
 def test_a_zoom_that_is_cut_in_its_replay_says_what_is_missing(twinrun, python, work):
+    # what the first pair makes is not kept, so that a second one is told
     (work / "job.py").write_text(
-        NOISY + "    if 'TWINRUN_ZOOM_OP' in os.environ:\n        __import__('time').sleep(300)\n"
+        "import os\nif 'TWINRUN_ZOOM_OP' not in os.environ:\n"
+        "    os.environ.pop('TWINRUN_ZOOM_KEEP', None)\n"
+        + NOISY
+        + "    if 'TWINRUN_ZOOM_OP' in os.environ:\n        __import__('time').sleep(300)\n"
     )
     done = twinrun(
         "check", "-q", "--json", "--zoom-time", "60", "--runs", "2", "--", python, "job.py"

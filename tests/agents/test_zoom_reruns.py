@@ -5,7 +5,9 @@ not, for whatever reason, a second pair that is told.
 
 import importlib
 import os
+import random
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -212,3 +214,30 @@ def test_two_processes_of_a_rank_are_not_told_apart(reruns, tmp_path):
         (values / f"0.{pid}.calls").write_bytes(bytes(40))
     with pytest.raises(OSError, match="2 processes of rank 0"):
         reruns.Calls(40, str(tmp_path))
+
+
+@pytest.mark.parametrize("draws", [False, True])
+def test_who_draws_in_secret_is_not_run_again(draws, reruns, monkeypatch):
+    replay, torch, said = sys.modules["_agent.replay"], reruns.torch, []
+    monkeypatch.setattr(replay.tensors, "_torch", torch)
+    monkeypatch.setattr(replay, "digests_at_once", lambda values: [t.tolist() for t in values])
+    monkeypatch.setattr(replay, "digests", lambda values: [t.tolist() for t in values])
+    monkeypatch.setattr(replay.core, "note", lambda key, text: said.append((key, text)))
+    monkeypatch.setattr(replay.vote, "hold", lambda *_: None)
+    monkeypatch.setattr(replay.Held, "_outputs", lambda self, args, kwargs, result: [result])
+    replay.set_room(0)
+    described = types.SimpleNamespace(
+        name="aten::neg", writes=[], may_draw=False, among_ranks=False, collective=False
+    )
+    x = torch.ones(2)
+
+    def neg(t):
+        return -t * (random.random() if draws else 1)
+
+    held = replay.Held(neg, (x,), {}, [x], 0, described, True)
+    made, state = neg(x), random.getstate()
+    held.finish([made])
+    told = [pair for pair in said if not pair[1].startswith(("in", "out"))]
+    secret = ("zoom.left_out", "aten::neg drew from a generator")
+    assert told == [secret if draws else ("zoom.replay", "aten::neg 20 0")]
+    assert random.getstate() == state

@@ -113,7 +113,9 @@ class Described:
         "ignored",
         "ignored_names",
         "seeded",
+        "may_draw",
         "collective",
+        "among_ranks",
         "short",
         "schema",
     )
@@ -145,12 +147,19 @@ class Described:
             schema.name.startswith(("c10d::", "_c10d_functional", "c10d_functional"))
             and "wait" not in self.short
         )
+        self.among_ranks = self.collective or self.name.startswith(("c10d", "_c10d"))
         first = schema.arguments[0].name if schema.arguments else ""
         # schemas mark no writes
         self.ignored = self.short in _OVERWRITING or self.collective and first.startswith("output")
         tags = getattr(operation, "tags", ())
         tag = getattr(getattr(_torch, "Tag", None), "nondeterministic_seeded", None)
         self.seeded = tag is not None and tag in tags
+        self.may_draw = (
+            self.seeded
+            or tag is None
+            or not self.name.startswith("aten::")
+            or any("Generator" in str(a.type) for a in schema.arguments)
+        )
 
 
 def _describe(operation):

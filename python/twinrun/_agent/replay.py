@@ -95,6 +95,28 @@ def digests(values):
     return found
 
 
+_arrays = {}  # number of values -> (addresses and sizes, digests), for digests_at_once
+
+
+def digests_at_once(values):
+    """digests(), in one call where all values are plain and contiguous."""
+    count = len(values)
+    arrays = _arrays.get(count)
+    if arrays is None:
+        arrays = (ctypes.c_uint64 * (2 * count or 1))(), (ctypes.c_uint64 * (count or 1))()
+        _arrays[count] = arrays
+    regions, found = arrays
+    at = 0
+    for t in values:
+        memory = tensors.contiguous_bytes(t)
+        if memory is None:
+            return digests(values)
+        regions[at], regions[at + 1] = memory
+        at += 2
+    S.lib.quick_digests(regions, count, found)
+    return found[:count]
+
+
 class Kept:
     """The suspect between its start and its end: copies of its inputs and of the
     generator states.
@@ -147,7 +169,7 @@ class Kept:
     def finish(self, outputs):
         for i, t in enumerate(outputs):
             _write("out", i, self.occurrence, t)
-        if self.described.collective or self.described.name.startswith(("c10d", "_c10d")):
+        if self.described.among_ranks:
             return
         now = self._generators()
         replays, disagreeing, results = 0, 0, set()
@@ -193,22 +215,34 @@ class Kept:
 
 class Held(Kept):
     """A call that may turn out to be the suspect, as each one of a zoom may: what it was given is
-    held where it is, and copied only where the call says that it writes there.
+    held where it is, and copied only where the call says that it writes there. `compares`: it may
+    be run again; else only the copies are made, so that memory is asked for alike.
     """
 
-    def __init__(self, operation, args, kwargs, values, occurrence, described):
-        self._take(operation, args, kwargs, values, occurrence, described)
+    def __init__(self, operation, args, kwargs, values, occurrence, described, compares):
+        self.operation, self.described, self.occurrence = operation, described, occurrence
+        self.args, self.kwargs, self.values = args, kwargs, values
+        self.torch = tensors._torch
+        if described.writes:
+            self._copy_what_is_written(args, kwargs, values)
+        if not compares:
+            return
+        # most operations of torch's own draw from no generator: finish() makes sure of that
+        self.draws = described.may_draw
+        self.devices, self.own, self.random = (), (), ()
+        if self.draws:
+            self._take(operation, args, kwargs, values, occurrence, described)
+        self.before = digests_at_once(self.values)
+
+    def _copy_what_is_written(self, args, kwargs, values):
         self.args, self.kwargs, copies = list(args), dict(kwargs), {}
         with self.torch.no_grad():
-            for i, name in described.writes:
-                given = args[i] if i < len(args) else kwargs.get(name)
-                copy = self._copy_of_written(given, copies)
+            for i, name in self.described.writes:
                 if i < len(args):
-                    self.args[i] = copy
+                    self.args[i] = self._copy_of_written(args[i], copies)
                 elif name in kwargs:
-                    self.kwargs[name] = copy
+                    self.kwargs[name] = self._copy_of_written(kwargs[name], copies)
         self.values = [copies.get(id(t), t) for t in values]
-        self.before = digests(self.values)
 
     def _copy_of_written(self, value, copies):
         if isinstance(value, self.torch.Tensor):
@@ -220,11 +254,30 @@ class Held(Kept):
 
     def finish(self, outputs):
         """Runs it again, when what it was given is still what it was: an operation may write to
-        more than it says.
+        more than it says, and draw although it says that it does not.
         """
-        if digests(self.values) != self.before:
+        if digests_at_once(self.values) != self.before:
             core.note("zoom.left_out", "%s wrote to what it was given" % self.described.name)
+            return
+        if not self.draws and self._draws_in_secret():
+            core.note("zoom.left_out", "%s drew from a generator" % self.described.name)
             return
         for i, t in enumerate(self.values):
             _write("in", i, self.occurrence, t)
         super().finish(outputs)
+
+    def _draws_in_secret(self):
+        before = self._generators()
+        try:
+            self._again()
+            after = self._generators()
+        finally:
+            self._set_generators(before)
+        return any(_plain(x) != _plain(y) for (_f, x), (_g, y) in zip(before, after))
+
+
+def _plain(state):
+    """A generator's state as something that can be compared."""
+    if isinstance(state, tuple):
+        return tuple(_plain(part) for part in state)
+    return state.tolist() if hasattr(state, "tolist") else state

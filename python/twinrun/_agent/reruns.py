@@ -158,15 +158,15 @@ def hold(operation, args, kwargs, values, occurrence, described):
     global _calls
     if _calls is None:
         _calls = _begin()
-    if not _calls or not core.on_main_thread() or described.collective:
+    if not _calls or not core.on_main_thread() or described.among_ranks:
         return None
-    if described.name.startswith(("c10d", "_c10d")):
-        return None
-    if any(t.device.type != "cpu" for t in values):
+    if not all(map(tensors.is_host, values)):
         _calls = False  # what comes behind it follows from values that nobody looks at here
         return None
     try:
-        return replay.Held(operation, args, kwargs, values, occurrence, described)
+        return replay.Held(
+            operation, args, kwargs, values, occurrence, described, _calls.folder is not None
+        )
     except Exception as error:
         give_up(error)
         return None
@@ -174,24 +174,20 @@ def hold(operation, args, kwargs, values, occurrence, described):
 
 def _made(values):
     """(digest, memory or None) of each output; None when one cannot be looked at."""
+    if all(tensors.contiguous_bytes(t) for t in values):
+        return list(zip(replay.digests_at_once(values), values))
     found = []
     for t in values:
-        if t.device.type != "cpu":
-            return None
-        parts = [part for _suffix, part in tensors.parts(t)]
+        parts = [part for _suffix, part in tensors.parts(t)] if t.device.type == "cpu" else []
         if not parts or any(part is None for part in parts):
             return None
-        memory = parts[0].detach().contiguous()
         digests = replay.digests([t])
         digest = digests[0]
         if len(digests) > 1:
-            digest = S.lib.quick_digest(*_bytes(struct.pack("=%dQ" % len(digests), *digests)))
-        found.append((digest, memory))
+            packed = struct.pack("=%dQ" % len(digests), *digests)
+            digest = S.lib.quick_digest(packed, len(packed))
+        found.append((digest, parts[0].detach().contiguous()))
     return found
-
-
-def _bytes(raw):
-    return raw, len(raw)
 
 
 def ended(held, values, scope):
@@ -206,7 +202,8 @@ def ended(held, values, scope):
         if not made:
             return
         text = "%d:%d:%s@%s" % (S.step, held.occurrence, held.described.name, scope)
-        call = S.lib.quick_digest(*_bytes(text.encode("utf-8", "replace")))
+        name = text.encode("utf-8", "replace")
+        call = S.lib.quick_digest(name, len(name))
         _calls.keep(call, made)
         if _calls.folder is None or not _calls.differs(call, made):
             return
