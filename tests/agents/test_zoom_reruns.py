@@ -220,8 +220,8 @@ def test_two_processes_of_a_rank_are_not_told_apart(reruns, tmp_path):
 def test_who_draws_in_secret_is_not_run_again(draws, reruns, monkeypatch):
     replay, torch, said = sys.modules["_agent.replay"], reruns.torch, []
     monkeypatch.setattr(replay.tensors, "_torch", torch)
-    monkeypatch.setattr(replay, "digests_at_once", lambda values: [t.tolist() for t in values])
-    monkeypatch.setattr(replay, "digests", lambda values: [t.tolist() for t in values])
+    monkeypatch.setattr(replay, "digests_at_once", lambda values: [str(t.tolist()) for t in values])
+    monkeypatch.setattr(replay, "digests", lambda values: [str(t.tolist()) for t in values])
     monkeypatch.setattr(replay.core, "note", lambda key, text: said.append((key, text)))
     monkeypatch.setattr(replay.vote, "hold", lambda *_: None)
     monkeypatch.setattr(replay.Held, "_outputs", lambda self, args, kwargs, result: [result])
