@@ -325,6 +325,30 @@ class Notes:
         ]
         need((op, int(replays), int(disagree or 0)) in said, "the replays gave %s", said)
 
+    @form(
+        r"(.+), run again (\d+) times on its recorded inputs, gave the same result each time, and (\d+) different ones when it was held on one core: it is not deterministic"
+    )
+    def differs_on_a_core(self, op, replays, results):
+        self.run_again(op, replays, 0)
+        most = [max(int(vote[5]), int(vote[6])) for vote in self.votes(op) if len(vote) == 7]
+        need(int(results) == max(most, default=0) > 1, "on one core it gave %s", most)
+
+    def votes(self, op):
+        """What the reruns whose replays are claimed noted of the operation on two cores, in words
+        (docs/internals/transplant.md).
+        """
+        reruns = [
+            self.beside(self.runs[0], name)
+            for claim in self.claims
+            if claim.get("of") == "replay" and claim.get("op") == op
+            for name in claim["zoom"]
+        ]
+        for run in reruns:
+            for key, value in [n for s in map(run.steps, run.traces()) for n in s.trace.notes]:
+                words = value.decode("utf-8", "surrogateescape").split(" ")
+                if key == b"zoom.vote" and printable(words[0]) == op and words[1] == "operation":
+                    yield words
+
     @form(r"that acquits (.+) itself as far as (\d+) replays can: what remains .*")
     def acquitted(self, op, replays):
         self.run_again(op, replays, 0)

@@ -127,9 +127,10 @@ static enum twin_replay vote_named(const char *word)
  * Reads the votes of one rerun: replays in turns on two cores. Notes read "OP WHAT CORE CORE ROUNDS
  * HERE THERE", the last two being how many different results each core gave. An operation that
  * disagrees with itself anywhere says nothing about a core, so that answer is never overwritten.
+ * *most becomes the larger of itself and the results of one core.
  */
 static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const struct tw_side *side,
-                        const char *call)
+                        const char *call, unsigned *most)
 {
     const char *key, *value;
     for (size_t i = 0; i < side->count; i++) {
@@ -151,6 +152,8 @@ static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const st
             c->v->replay = r;
             c->v->replay_core[0] = one;
             c->v->replay_core[1] = two;
+            const unsigned results = here > there ? here : there;
+            *most = results > *most ? results : *most;
             if (r == TWIN_REPLAY_BY_CORE)
                 tw_cmp_note(
                     c,
@@ -214,10 +217,11 @@ static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct 
                          const struct tw_side *b, const char *call)
 {
     unsigned replays = 0, disagree = 0;
+    unsigned most = 0; /* different results on one core */
     count_replays(f, a, call, &replays, &disagree);
     count_replays(f, b, call, &replays, &disagree);
-    count_votes(c, f, a, call);
-    count_votes(c, f, b, call);
+    count_votes(c, f, a, call, &most);
+    count_votes(c, f, b, call, &most);
     if (replays)
         tw_claim_replays(c, f, a->run, b->run, chosen(f, b, call) ? call : NULL, replays, disagree);
     if (replays && c->v->replay != TWIN_REPLAY_BY_CORE) {
@@ -231,6 +235,12 @@ static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct 
                     "%s, run again %u times on its recorded inputs, gave another result %u times: "
                     "it is not deterministic",
                     f->op, replays, disagree);
+    else if (replays && c->v->replay == TWIN_REPLAY_DISAGREES)
+        tw_cmp_note(
+            c,
+            "%s, run again %u times on its recorded inputs, gave the same result each time, "
+            "and %u different ones when it was held on one core: it is not deterministic",
+            f->op, replays, most);
     else if (replays && !disagree)
         tw_cmp_note(c,
                     "%s, run again %u times on its recorded inputs, gave the same result each time",

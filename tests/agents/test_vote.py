@@ -24,6 +24,7 @@ import torch
 torch.manual_seed(0)
 cpu = ctypes.CDLL(None).sched_getcpu
 cores = sorted(os.sched_getaffinity(0))
+once = random.SystemRandom().getrandbits(16)
 library = torch.library.Library("ghost", "DEF")
 library.define("scale(Tensor x) -> Tensor")
 def scale(x):
@@ -31,6 +32,7 @@ def scale(x):
     bits = {
         "core": lambda: cpu() == int(os.environ["GHOST_CORE"]),
         "operation": lambda: random.SystemRandom().getrandbits(16),
+        "held": lambda: random.SystemRandom().getrandbits(16) if len(os.sched_getaffinity(0)) == 1 else once,
         "agrees": lambda: 0,
     }
     y.view(-1).view(torch.int32)[0] ^= bits[os.environ["GHOST"]]()
@@ -146,6 +148,23 @@ def test_what_replays_showed_is_claimed(twinrun, script, python):
     (claim,) = [c for c in done.json["claims"] if c["claim"] == "transplant"]
     said = "ghost::scale, run again %d times on its recorded inputs, gave another result %d times: it is not deterministic"
     assert said % (claim["replays"], claim["disagree"]) in done.json["notes"]
+    assert list(survivors(done.json)) == []
+
+
+@pytest.mark.usefixtures("light")
+@two_cores
+def test_who_differs_only_where_it_is_held_is_not_acquitted(twinrun, script, python):
+    """The replays agree, those on one core do not: one sentence says both, and recheck finds it."""
+    script("job.py", JOB[: JOB.index("weight =")] + MODEL)
+    asked = ["env", "GHOST=held", f"GHOST_CORE={CORES[-1]}", python, "job.py"]
+    done = twinrun("check", "--json", "--runs", "2", "--", *asked)
+    assert done.rc == 1, done
+    said = (
+        "ghost::scale, run again 20 times on its recorded inputs, gave the same result each time, "
+        "and 8 different ones when it was held on one core: it is not deterministic"
+    )
+    assert said in done.json["notes"], done.json["notes"]
+    assert not any("acquits" in note for note in done.json["notes"])
     assert list(survivors(done.json)) == []
 
 

@@ -43,7 +43,7 @@ static void operation(struct twin_writer *w, const char *op, const char *site, c
 struct scene {
     bool output, invisible, generator, replay;
     bool before; /* the reruns part in a step of which no operation was recorded */
-    const char *vote[2];
+    const char *vote[2], *replays; /* replays: the note of each rerun, where it is not 3 of 8 */
 };
 
 static struct synth *zoomed(const struct scene *s, int run)
@@ -82,7 +82,7 @@ static struct synth *zoomed(const struct scene *s, int run)
     if (s->vote[run])
         twin_writer_note(w, "zoom.vote", s->vote[run]);
     if (s->replay)
-        twin_writer_note(w, "zoom.replay", "aten::index_put_ 8 3");
+        twin_writer_note(w, "zoom.replay", s->replays ? s->replays : "aten::index_put_ 8 3");
     return z;
 }
 
@@ -225,6 +225,18 @@ static void votes_tell_an_operation_from_a_core(void **state)
                            "disagreed with itself on core 3 only (16 replays on each of two): that "
                            "core is suspect, too"),
                      TWIN_REPLAY_DISAGREES);
+    /* only where it was held on a core: one sentence says both */
+    struct twin_verdict *v = zoom(&(struct scene){.output = true,
+                                                  .replay = true,
+                                                  .replays = "aten::index_put_ 8 0",
+                                                  .vote = {operation, agrees}},
+                                  false);
+    assert_int_equal(v->replay, TWIN_REPLAY_DISAGREES);
+    assert_true(has_note(v, "aten::index_put_, run again 16 times on its recorded inputs, gave the "
+                            "same result each time, and 2 different ones when it was held on one "
+                            "core: it is not deterministic"));
+    assert_false(has_note(v, "that acquits"));
+    twin_verdict_free(v);
     /* not the suspect's */
     assert_int_equal(voted("aten::embedding core 0 3 16 1 1", "nonsense", false, NULL),
                      TWIN_REPLAY_UNKNOWN);
