@@ -6,7 +6,7 @@
  * all alike: `on`, `off`, and `off` once more as a control. Prints a line for each round: processor
  * seconds per step of the three, and the share of `on` spent in the call itself, by the thread's
  * clock, less what reading that clock takes in `off`. bench/telemetry.py sums up. usage:
- * bench_telemetry FOLDER ROUNDS
+ * telemetry_blocks FOLDER ROUNDS
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 """What telemetry costs: the processor time of steps with it over that without, and the launcher's
 own while the job runs.
 
-bench_telemetry makes blocks of steps in drawn order in one process; control: without twice, what
+telemetry_blocks makes blocks of steps in drawn order in one process; control: without twice, what
 this machine can tell. The launcher's share is what its threads
 used (schedstat) over the middle of a run, less that of a run without telemetry. Prints `name value
 unit`; intervals: 95% of the median.
@@ -81,7 +81,7 @@ def main():
     with tempfile.TemporaryDirectory() as home:
         (Path(home) / "telemetry").mkdir()
         out = subprocess.run(
-            [BUILD / "bench/bench_telemetry", home, str(ROUNDS)],
+            [BUILD / "bench/telemetry_blocks", home, str(ROUNDS)],
             check=True,
             capture_output=True,
             text=True,

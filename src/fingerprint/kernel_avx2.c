@@ -264,7 +264,8 @@ static inline void row_turns_of(uint64_t first, row_turns *turns)
 /* The product is exact: one instruction turns the sign and adds. */
 static inline vd vd_add_turned(vd acc, vd x, const row_turns *turns, size_t group, int g)
 {
-    const double *ones = signed_ones[0] + turns->place[TW_LANES / D * group + (size_t)g];
+    const double *ones = (const double *)signed_ones +
+                         turns->place[TW_LANES / D * group + (size_t)g];
     return _mm256_fmadd_pd(x, _mm256_load_pd(ones), acc);
 }
 

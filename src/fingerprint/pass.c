@@ -143,13 +143,15 @@ static bool fast_groups(struct tw_pass *s, enum tw_kind kind, size_t size, const
     /* Kept, because the kernels change them before it is known whether they may. */
     const struct tw_lanes before = s->lanes;
     const bool both = s->sketch && s->rows.k <= TW_LANES;
+    /* Statistics of f64 widen nothing: those are as fast with the digest's set. */
+    const struct tw_kernels *k = kind == TW_F64 && !s->sketch ? s->k : s->statistics;
     struct kept_rows rows;
     struct tw_extremes e;
     if (both) {
         keep_rows(&rows, &s->rows);
-        e = s->statistics->both[kind](p, n, index, &s->lanes, &s->rows);
+        e = k->both[kind](p, n, index, &s->lanes, &s->rows);
     } else {
-        e = s->statistics->moments[kind](p, n, &s->lanes);
+        e = k->moments[kind](p, n, &s->lanes);
     }
     if (!lanes_finite(&s->lanes)) {
         s->lanes = before;
@@ -159,7 +161,7 @@ static bool fast_groups(struct tw_pass *s, enum tw_kind kind, size_t size, const
     }
     merge_extremes(&s->stats, e, p, n, size);
     if (s->sketch && !both)
-        s->statistics->sketch[kind](p, n, index, &s->rows);
+        k->sketch[kind](p, n, index, &s->rows);
     return true;
 }
 

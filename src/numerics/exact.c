@@ -43,13 +43,14 @@ void tw_exact_use(const struct tw_window_set *set)
 }
 
 /* The fingerprint's choice, which knows what the processor can do and what the user asked for; NULL
- * for plain C. Types that are widened take what is best for statistics, which widen, too. */
+ * for plain C. Types that are converted take what is best for statistics, which convert, too; a
+ * bf16 is only shifted. */
 static const struct tw_window_set *window_set(enum tw_kind kind)
 {
     if (atomic_load_explicit(&is_forced, memory_order_acquire))
         return atomic_load(&forced);
-    const struct tw_kernels *k = kind == TW_F64 ? tw_fingerprint_kernels()
-                                                : tw_statistics_kernels();
+    const bool converted = kind == TW_F32 || kind == TW_F16;
+    const struct tw_kernels *k = converted ? tw_statistics_kernels() : tw_fingerprint_kernels();
     for (size_t i = 0; sets[i]; i++)
         if (!strcmp(k->name, sets[i]->name))
             return sets[i];
