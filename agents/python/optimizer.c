@@ -221,9 +221,8 @@ static bool unwritten(const struct left_row *r, PyObject *g)
     uint64_t at, version;
     if (!r->reference)
         return g == tw_py.none;
-    return g != tw_py.none && tw_py_refers(r->reference, g) &&
-           tw_py_number(tw_py.data_ptr, g, &at) && at == r->at && tw_py_version(g, &version) &&
-           version == r->version;
+    return tw_py_refers(r->reference, g) && tw_py_number(tw_py.data_ptr, g, &at) && at == r->at &&
+           tw_py_version(g, &version) && version == r->version;
 }
 
 /* Holds every gradient, as long as each is what the backward left and what the table says. */
@@ -420,11 +419,10 @@ PyObject *tw_swift_moments(PyObject *self, PyObject *const *args, ssize_t n)
     size_t i = 0;
     bool same = found != NULL;
     while (same && PyDict_Next(args[1], &at, &parameter, &values)) {
-        same = i < b->entries && parameter == b->entry[i].parameter &&
-               find(b, &b->entry[i], values, found);
+        same = parameter == b->entry[i].parameter && find(b, &b->entry[i], values, found);
         i++;
     }
-    if (same && i == b->entries)
+    if (same)
         return found;
     if (found)
         Py_DecRef(found);

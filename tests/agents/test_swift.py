@@ -5,8 +5,10 @@ same traces; and each check that the swift path makes is needed: without it the 
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from native import BUILD, LIBRARY, ROOT, Run
@@ -22,45 +24,81 @@ pytestmark = [
 
 SITE = os.path.join(ROOT, "python", "twinrun", "_site")
 LIGHT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "light_site")
-SOURCES = [
-    os.path.join(ROOT, "agents", "python", name + ".c")
-    for name in ("optimizer", "swift", "table", "watch")
-]
-JOB = os.path.join(JOBS, "stepping.py")
-CASES = re.findall(r"^@case\ndef (\w+)", open(JOB).read(), re.M)
-NEEDS_COMPILER = {"compiled"}
-THIRDS = [[c for c in CASES if c not in NEEDS_COMPILER][i::3] for i in range(3)]
+CASES = re.findall(r"^@case\ndef (\w+)", open(os.path.join(JOBS, "stepping.py")).read(), re.M)
+NEEDS_COMPILER = ["compiled"]
+
+# Each case in a child of its own, whose agent takes the functions of the swift path from a library.
+DRIVER = """
+import multiprocessing, os, sys
+sys.path.insert(0, sys.argv[1])
+import stepping, torch
+
+def child(name, library):
+    os.environ["TWINRUN_SWIFT"] = library
+    swift = sys.modules["_twinrun_agent.swift"]
+    swift.arm(torch)
+    assert swift.ON == (library != "off")
+    stepping.child(name)
+
+torch.set_num_threads(1)
+context = multiprocessing.get_context("fork")
+for argument in sys.argv[2:]:
+    process = context.Process(target=child, args=argument.split("="))
+    process.start()
+    process.join()
+    print("ended", process.exitcode, flush=True)
+"""
 
 
-class Watched:
-    """A job under the agent: what it printed, and of each child what its trace holds."""
+class Ran:
+    """What a case printed, and what its trace holds."""
 
-    def __init__(self, folder, swift, cases, light=True):
-        folder.mkdir()
-        sites = [SITE, LIGHT] if light else [SITE]
-        run = Run(
-            folder,
-            PYTHONPATH=os.pathsep.join(sites),
-            TWINRUN_PYTHON_DIR=os.path.join(ROOT, "python"),
-            TWINRUN_SITE_DIR=SITE,
-            TWINRUN_LEVEL="tensors",
-            TWINRUN_SWIFT=swift,
-            OMP_NUM_THREADS=1,
-            PYTHONDONTWRITEBYTECODE=1,
-            PYTHONHASHSEED=0,
-        )
-        if not swift:
-            del run.environment["TWINRUN_SWIFT"]
-        done = run.start(PYTHON, JOB, *cases, preload=True, timeout=600, cwd=run.folder)
-        self.printed = (done.returncode, done.stdout, done.stderr)
-        self.traces = {}
-        for name in os.listdir(os.path.join(run.folder, "ranks")):
-            with Trace.open(os.path.join(run.folder, "ranks", name)) as trace:
-                self.traces[trace.info.role] = _content(trace)
+    def __init__(self, printed, trace):
+        self.printed, self.trace = printed, trace
 
-    def of(self, cases):
-        """Each case's trace: children are numbered as they are made."""
-        return {c: self.traces.get(b"child %d" % i) for i, c in enumerate(cases, 1)}
+    def differs_from(self, other):
+        """The first difference in words; None where there is none."""
+        if self.printed != other.printed:
+            return f"printed {self.printed!r} and {other.printed!r}"
+        if self.trace is None or other.trace is None:
+            return "no trace"
+        for what in ("records", "notes", "steps", "gaps"):
+            one, two = self.trace[what], other.trace[what]
+            if one != two:
+                pairs = list(zip(one, two))
+                i = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+                return f"{len(one)} and {len(two)} {what}: {one[i : i + 1]} and {two[i : i + 1]}"
+        return None
+
+
+def _run(folder, children, light=True):
+    """children: [(case, library)]. What came of each."""
+    run = Run(
+        folder,
+        PYTHONPATH=os.pathsep.join([SITE, LIGHT] if light else [SITE]),
+        TWINRUN_PYTHON_DIR=os.path.join(ROOT, "python"),
+        TWINRUN_SITE_DIR=SITE,
+        TWINRUN_LEVEL="tensors",
+        TWINRUN_SWIFT="off",
+        OMP_NUM_THREADS=1,
+        PYTHONDONTWRITEBYTECODE=1,
+        PYTHONHASHSEED=0,
+    )
+    driver = os.path.join(run.folder, "driver.py")
+    with open(driver, "w") as f:
+        f.write(DRIVER)
+    arguments = [f"{case}={library}" for case, library in children]
+    done = run.start(
+        PYTHON, driver, JOBS, *arguments, preload=True, timeout=900, cwd=run.folder, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    printed = re.findall(r"(.*?)^ended (-?\d+)\n", done.stdout, re.M | re.S)
+    assert len(printed) == len(children), done.stdout
+    traces = {}
+    for name in os.listdir(os.path.join(run.folder, "ranks")):
+        with Trace.open(os.path.join(run.folder, "ranks", name)) as trace:
+            traces[trace.info.role] = _content(trace)
+    return [Ran(p, traces.get(b"child %d" % i)) for i, p in enumerate(printed, 1)]
 
 
 def _content(trace):
@@ -71,48 +109,32 @@ def _content(trace):
         texts = [trace.string(series[k]) for k in range(2, 7)]
         r = repr(r._replace(series=0, layout=0, time_ns=0))  # where nan is nan
         records.append((series[:2], *texts, layout, r))
-    notes = [n for n in trace.notes if n[0] != b"observer"]
-    return {"records": records, "steps": list(trace.steps()), "notes": notes, "gaps": trace.gaps}
-
-
-def _differences(reference, other):
-    """Names of cases whose traces are not the same, with the first thing that differs."""
-    found = {}
-    for case, one in reference.items():
-        two = other[case]
-        if one is None or two is None:
-            found[case] = "no trace"
-        elif one != two:
-            pairs = list(zip(one["records"], two["records"]))
-            place = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
-            found[case] = (
-                f"{len(one['records'])} and {len(two['records'])} records, record {place}: "
-                f"{one['records'][place : place + 1]} and {two['records'][place : place + 1]}, "
-                f"notes {[n for n in one['notes'] if n not in two['notes']]} and "
-                f"{[n for n in two['notes'] if n not in one['notes']]}"
-            )
-    return found
+    return {
+        "records": records,
+        "steps": list(trace.steps()),
+        "notes": trace.notes,
+        "gaps": trace.gaps,
+    }
 
 
 def _compare(folder, cases, light=True):
-    reference = Watched(folder / "reference", "off", cases, light)
-    swift = Watched(folder / "swift", "", cases, light)
-    assert reference.printed[:2] == swift.printed[:2]
-    assert reference.printed[0] == 0
-    assert reference.printed[1].decode() == "".join(c + " 0\n" for c in cases)
-    assert not _differences(reference.of(cases), swift.of(cases))
-    for case, content in swift.of(cases).items():
+    """Each case by either path."""
+    ran = _run(folder, [(c, library) for c in cases for library in ("off", "")], light)
+    for case, reference, swift in zip(cases, ran[::2], ran[1::2]):
+        assert reference.printed[1] == "0", case
+        different = reference.differs_from(swift)
+        assert different is None, f"{case}: {different}"
+        content = swift.trace
         assert len(content["records"]) > 200 and len(content["steps"]) > 20, case
         assert not [n for n in content["notes"] if n[0] == b"agent.error"], case
 
 
-@pytest.mark.parametrize("cases", THIRDS, ids=lambda cases: cases[0])
-def test_both_paths_write_the_same_trace(cases, tmp_path):
-    _compare(tmp_path, cases)
+def test_both_paths_write_the_same_trace(tmp_path):
+    _compare(tmp_path, [c for c in CASES if c not in NEEDS_COMPILER])
 
 
 def test_both_paths_write_the_same_trace_of_a_compiled_step(tmp_path):
-    _compare(tmp_path, sorted(NEEDS_COMPILER), light=False)
+    _compare(tmp_path, NEEDS_COMPILER, light=False)
 
 
 # A check of the swift path that is left out, in which file, and a case whose trace then is another
@@ -123,83 +145,120 @@ MUTANTS = [
         "swift.h",
         "return type == tw_py.tensor || type == tw_py.parameter;",
         "return type != tw_py.none;",
-        "views",
+        "asked",
     ),
-    ("dtype", "table", "!tw_py_has(t, tw_py.dtype, r->dtype)", "0", "views"),
-    ("shape", "table", "!tw_py_equal(PyObject_GetAttr(t, tw_py.shape), r->shape)", "0", "views"),
+    ("dtype", "table.c", "!tw_py_has(t, tw_py.dtype, r->dtype)", "0", "views"),
+    ("shape", "table.c", "!tw_py_equal(PyObject_GetAttr(t, tw_py.shape), r->shape)", "0", "views"),
     (
         "contiguous",
-        "table",
+        "table.c",
         "return tw_py_says(tw_py.is_contiguous, t, tw_py.yes);",
         "return true;",
         "turned_weights",
     ),
     (
         "strides",
-        "table",
+        "table.c",
         "return tw_py_equal(tw_py_call(tw_py.stride, t), r->strides);",
         "return true;",
         "views",
     ),
-    ("place of a tensor", "table", "if (now == r->at)", "if (now)", "plain"),
-    ("item that follows", "table", "b->items[i].data = (const void *)(uintptr_t)now;", "", "plain"),
-    ("conjugate", "swift", "tw_py_says(tw_py.is_conj, t, tw_py.no)", "1", "views"),
-    ("negative", "swift", "tw_py_says(tw_py.is_neg, t, tw_py.no)", "1", "negatives"),
-    ("place of a large one", "table", "if (!b->items || !now", "if (!now", "large"),
-    ("flags", "table", "flags != b->flags && i < b->n", "0 && i < b->n", "plain"),
-    ("number of tensors", "table", "size != (ssize_t)b->n", "0", None),
-    ("keys of a group", "table", "PyDict_Size(group) == b->keys[g]", "1", "hyperparameters"),
+    ("place of a tensor", "table.c", "if (at == r->at)", "if (at)", "plain"),
     (
-        "type of a number",
-        "table",
-        "tw_py_type(o) != tw_py.real && tw_py_type(o) != tw_py.whole",
-        "0",
-        None,
+        "item that follows",
+        "table.c",
+        "b->items[i].data = (const void *)(uintptr_t)at;",
+        "",
+        "plain",
     ),
-    ("generators", "watch", "m->region[i].bytes) == 0;", "m->region[i].bytes) != 2000;", "draws"),
-    ("copy of generators", "watch", "    if (m)\n        take(m);\n", "", None),
-    ("place of a weight", "watch", "&& now == r->at)", ")", "moved_weights"),
-    ("content of a weight", "watch", "digest(r) == r->known", "1", "written_weights"),
-    ("version of a large weight", "watch", "version == r->version &&", "1 &&", "written_large"),
-    ("look of a weight", "watch", "r->known = digest(r);", "", "plain"),
+    ("conjugate", "swift.c", "tw_py_says(tw_py.is_conj, t, tw_py.no)", "1", "views"),
+    ("negative", "swift.c", "tw_py_says(tw_py.is_neg, t, tw_py.no)", "1", "negatives"),
+    ("place of a large one", "table.c", "if (!b->items || !at", "if (!at", "large"),
+    ("flags", "table.c", "flags != b->flags && i < b->n", "0 && i < b->n", "plain"),
+    ("keys of a group", "table.c", "PyDict_Size(group) == b->keys[g]", "1", "hyperparameters"),
+    ("generators", "watch.c", "m->region[i].bytes) == 0;", "m->region[i].bytes) != 2000;", "draws"),
+    ("place of a weight", "watch.c", "&& now == r->at)", ")", "moved_weights"),
+    ("content of a weight", "watch.c", "digest(r) == r->known", "1", "written_weights"),
+    ("version of a large weight", "watch.c", "version == r->version &&", "1 &&", "written_large"),
+    ("look of a weight", "watch.c", "r->known = digest(r);", "", "plain"),
     (
         "parameters",
-        "optimizer",
+        "optimizer.c",
         "if (PyList_GetItem(list, i) != b->id[at++])",
         "if (at++ > b->n)",
         "replaced_weight",
     ),
-    ("number of parameters", "optimizer", "return at == b->n;", "return true;", "groups"),
-    ("gradient that came", "optimizer", "return g == tw_py.none;", "return true;", "frozen"),
-    (
-        "gradient that went",
-        "optimizer",
-        "return g != tw_py.none &&",
-        "if (g == tw_py.none) return true; return",
-        "gradients_gone",
-    ),
+    ("number of parameters", "optimizer.c", "return at == b->n;", "return true;", "groups"),
     (
         "gradient itself",
-        "optimizer",
-        "tw_py_refers(r->reference, g) &&\n           tw_py_number(tw_py.data_ptr, g, &at)",
+        "optimizer.c",
+        "tw_py_refers(r->reference, g) && tw_py_number(tw_py.data_ptr, g, &at)",
         "tw_py_number(tw_py.data_ptr, g, &at)",
         "gradients_replaced",
     ),
-    ("place of a gradient", "optimizer", "&& at == r->at &&", "&&", "gradients_moved"),
+    ("place of a gradient", "optimizer.c", "&& at == r->at &&", "&&", "gradients_moved"),
     (
         "version of a gradient",
-        "optimizer",
-        "tw_py_version(g, &version) &&\n           version == r->version;",
+        "optimizer.c",
+        "tw_py_version(g, &version) && version == r->version;",
         "1;",
         "gradients_added",
     ),
-    ("content of a gradient", "optimizer", "probe(b) == b->known", "1", "gradients_data"),
-    ("which gradients", "optimizer", "tw_swift_place(table, next) != i", "0", "frozen"),
-    ("how many gradients", "optimizer", "next == rows && rows", "rows", "turned_gradients"),
-    ("looks of a gradient", "optimizer", "!tw_swift_row(table, next, g)", "0", "gradients_turned"),
-    ("moment itself", "optimizer", "tw_py_refers(m->reference, t) &&", "", None),
-    ("place of a moment", "optimizer", "&& now == m->at;", ";", "changed_state"),
-    ("entries of a state", "optimizer", "PyDict_Size(values) != e->entries", "0", "changed_state"),
-    ("states", "optimizer", "PyDict_Size(args[1]) != (ssize_t)b->entries", "0", "changed_state"),
-    ("whose state", "optimizer", "parameter == b->entry[i].parameter &&", "", "other_state"),
+    ("content of a gradient", "optimizer.c", "probe(b) == b->known", "1", "gradients_data"),
+    ("which gradients", "optimizer.c", "tw_swift_place(table, next) != i", "0", "frozen_in_turns"),
+    ("how many gradients", "optimizer.c", "next == rows && rows", "rows", "turned_gradients"),
+    (
+        "looks of a gradient",
+        "optimizer.c",
+        "!tw_swift_row(table, next, g, b->row[i].at)",
+        "0",
+        "gradients_turned",
+    ),
+    ("moment itself", "optimizer.c", "tw_py_refers(m->reference, t) &&", "", "changed_state"),
+    ("place of a moment", "optimizer.c", "now == m->at;", "true;", "changed_state"),
+    (
+        "entries of a state",
+        "optimizer.c",
+        "PyDict_Size(values) != e->entries",
+        "0",
+        "changed_state",
+    ),
+    ("states", "optimizer.c", "PyDict_Size(args[1]) != (ssize_t)b->entries", "0", "other_state"),
+    ("whose state", "optimizer.c", "parameter == b->entry[i].parameter &&", "", "other_state"),
 ]
+
+
+def _mutant(folder, number):
+    """A library with the swift path, in which one check is left out."""
+    name, file, old, new, _case = MUTANTS[number]
+    place = os.path.join(folder, str(number))
+    shutil.copytree(os.path.join(ROOT, "agents", "python"), os.path.join(place, "agents", "python"))
+    path = os.path.join(place, "agents", "python", file)
+    with open(path) as f:
+        text = f.read()
+    assert text.count(old) == 1, f"{name}: stands {text.count(old)} times in {file}"
+    with open(path, "w") as f:
+        f.write(text.replace(old, new))
+    library = os.path.join(place, "mutant.so")
+    sources = [os.path.join(os.path.dirname(path), n + ".c") for n in PARTS]
+    argv = ["cc", "-shared", "-fPIC", "-w", "-D_GNU_SOURCE", "-I", place, "-I", ROOT]
+    argv += ["-I", os.path.join(ROOT, "include"), "-o", library, *sources]
+    argv += [os.path.join(BUILD, "src", "base", "libtw_base.a"), LIBRARY]
+    subprocess.run(argv, check=True, timeout=120)
+    return library
+
+
+PARTS = ("optimizer", "swift", "table", "watch")
+
+
+def test_each_check_is_needed(tmp_path):
+    with ThreadPoolExecutor(2) as pool:
+        libraries = list(pool.map(lambda i: _mutant(tmp_path, i), range(len(MUTANTS))))
+    cases = [m[4] for m in MUTANTS]
+    distinct = sorted(set(cases))
+    children = [(c, "") for c in distinct] + list(zip(cases, libraries))
+    ran = _run(tmp_path / "run", children)
+    sound = dict(zip(distinct, ran))
+    for (name, *_rest, case), mutant in zip(MUTANTS, ran[len(distinct) :]):
+        assert sound[case].printed[1] == "0"
+        assert sound[case].differs_from(mutant), f"{name}: {case} is the same without it"

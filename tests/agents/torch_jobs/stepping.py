@@ -101,9 +101,10 @@ def hyperparameters():
 
 @case
 def moved_weights():
-    model = network()
+    model, old = network(), []
 
     def change(step, when):
+        old.append([p.data for p in model.parameters()])  # nobody else gets their memory
         if when == "after" and step == LATE:
             model[0].weight.data = model[0].weight.data.clone()
         elif when == "after" and step == LATE + 1:
@@ -195,14 +196,21 @@ def frozen():
         if when == "before" and step in (LATE, LATE + 3):
             for p in model[0].parameters():
                 p.requires_grad_(step != LATE)
-        # one gradient goes, another comes: as many as before
-        if when == "before" and step == 12:
-            model[0].bias.requires_grad_(False)
-        elif when == "before" and step == 21:
-            model[0].bias.requires_grad_(True)
-            model[1].bias.requires_grad_(False)
 
     train(model, adam(model), change)
+
+
+@case
+def frozen_in_turns():
+    """One gradient goes, another one of its shape comes."""
+    model = network()
+
+    def change(step, when):
+        for i, layer in enumerate(model):
+            layer.weight.requires_grad_(False)
+            layer.bias.requires_grad_(i == 2 or i == (step >= LATE))
+
+    train(model, torch.optim.SGD(model.parameters(), lr=0.01), change)
 
 
 @case
@@ -217,7 +225,7 @@ def groups():
         elif when == "before" and step == LATE + 2:
             group["params"][0], group["params"][2] = group["params"][2], group["params"][0]
         elif when == "before" and step == LATE + 3:
-            del group["params"][1]
+            del optimizer.param_groups[-1]["params"][-1]
 
     train(model, optimizer, change)
 
@@ -370,6 +378,10 @@ def changed_state():
             of(1)["exp_avg"].data = of(1)["exp_avg"].data * 3
         elif step == LATE + 2:
             of(2)["exp_avg"], of(2)["exp_avg_sq"] = of(2)["exp_avg_sq"], of(2)["exp_avg"]
+        elif step == 5:
+            of(4)["extra"] = torch.ones(2, 2)
+        elif step == LATE - 1:
+            of(4)["extra"] = of(4)["extra"].view(4)
         elif step == LATE + 3:
             of(3)["extra"] = torch.ones(2)
         elif step == LATE + 4:
@@ -386,8 +398,14 @@ def other_state():
 
     def change(step, when):
         if when == "before" and step == LATE:
-            optimizer.state[spare] = optimizer.state.pop(model[0].bias)
+            states = list(optimizer.state.items())
+            optimizer.state.clear()
+            for p, state in states:
+                optimizer.state[spare if p is model[0].bias else p] = state
             model[0].bias.requires_grad_(False)
+        elif when == "before" and step == LATE + 2:
+            del optimizer.state[model[2].bias]
+            model[2].bias.requires_grad_(False)
 
     train(model, optimizer, change)
 
@@ -576,10 +594,12 @@ class Views(torch.nn.Module):
         self.inner = network()
         self.kept = torch.arange(1.0, 17.0).reshape(4, 4)
         self.how = lambda kept: kept
+        self.given = []  # nobody else gets their memory
 
     def forward(self, x):
         self.loss = self.inner(x).pow(2).mean()
-        return self.how(self.kept)
+        self.given.append(self.how(self.kept))
+        return self.given[-1]
 
 
 @case
@@ -593,11 +613,9 @@ def views():
         lambda kept: kept[:2],
         lambda kept: kept.clone().t()[::2],
         lambda kept: kept.t()[::2],
-        lambda kept: torch.complex(kept, kept).conj(),
+        lambda kept: kept.t()[:2],
         lambda kept: torch.complex(kept, kept),
         lambda kept: torch.complex(kept, kept).conj(),
-        lambda kept: torch.complex(kept, kept).imag,
-        lambda kept: torch.complex(kept, kept).conj().imag,
         lambda kept: kept.to_sparse(),
         lambda kept: kept,
     ]
@@ -610,7 +628,20 @@ def views():
         optimizer.step()
 
 
-class Loud(torch.Tensor):
+@case
+def negatives():
+    model = Views()
+    optimizer = momentum(model)
+    for step in range(STEPS):
+        both = (lambda x: x) if step < LATE else torch.conj
+        model.how = lambda kept: both(torch.complex(kept, kept)).imag  # noqa: B023
+        optimizer.zero_grad()
+        model(torch.randn(4, 8))
+        model.loss.backward()
+        optimizer.step()
+
+
+class Loud(torch.nn.Parameter):
     asked = 0
 
     @property
@@ -621,20 +652,14 @@ class Loud(torch.Tensor):
 
 @case
 def asked():
-    """How often somebody asks a tensor of the job's own class for its shape."""
-    model = Views()
-    model.how = lambda kept: kept.as_subclass(Loud)
-    optimizer = momentum(model)
-    for step in range(STEPS):
-        model.kept = model.kept.clone() if step == LATE else model.kept
-        if step == 3:
-            model.how = lambda kept: kept
-        elif step == LATE:
-            model.how = lambda kept: kept.as_subclass(Loud)
-        optimizer.zero_grad()
-        model(torch.randn(4, 8))
-        model.loss.backward()
-        optimizer.step()
+    """How often somebody asks a weight of the job's own class for its shape."""
+    model = network()
+
+    def change(step, when):
+        if when == "after" and step == LATE:
+            model[0].weight.__class__ = Loud
+
+    train(model, torch.optim.SGD(model.parameters(), lr=0.01), change)
     print(Loud.asked, flush=True)
 
 
