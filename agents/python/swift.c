@@ -66,17 +66,18 @@ bool tw_py_equal(PyObject *made, PyObject *wanted)
     return same;
 }
 
-bool tw_py_still_readable(PyObject *t)
+bool tw_py_still_readable(PyObject *t, bool is_complex)
 {
     return tw_py_has(t, tw_py.is_cpu, tw_py.yes) && tw_py_has(t, tw_py.layout, tw_py.strided) &&
-           tw_py_says(tw_py.is_conj, t, tw_py.no) && tw_py_says(tw_py.is_neg, t, tw_py.no) &&
-           tw_py_has(t, tw_py.is_nested, tw_py.no) &&
-           (tw_py.is_wrapped == tw_py.none || tw_py_says(tw_py.is_wrapped, t, tw_py.no));
+           tw_py_says(tw_py.is_neg, t, tw_py.no) &&
+           (!is_complex || tw_py_says(tw_py.is_conj, t, tw_py.no));
 }
 
 bool tw_py_readable(PyObject *t)
 {
-    return tw_py_has(t, tw_py.is_quantized, tw_py.no) && tw_py_still_readable(t);
+    return tw_py_still_readable(t, true) && tw_py_has(t, tw_py.is_quantized, tw_py.no) &&
+           tw_py_has(t, tw_py.is_nested, tw_py.no) &&
+           (tw_py.is_wrapped == tw_py.none || tw_py_says(tw_py.is_wrapped, t, tw_py.no));
 }
 
 PyObject *tw_py_target(PyObject *reference)

@@ -53,10 +53,11 @@ bool tw_py_says(PyObject *method, PyObject *t, PyObject *wanted);
 bool tw_py_has(PyObject *t, PyObject *attribute, PyObject *wanted);
 bool tw_py_equal(PyObject *made, PyObject *wanted); /* takes `made`, which may be NULL */
 PyObject *tw_py_call(PyObject *method, PyObject *t);
-/* Strided memory of this process, to be read as it is. The first one is for a tensor of a type of
- * elements that a readable one had: that rules out quantized ones. */
-bool tw_py_still_readable(PyObject *t);
+/* Strided memory of this process, to be read as it is. */
 bool tw_py_readable(PyObject *t);
+/* The same for a tensor that has the type of elements and the shape of a readable one, and an
+ * address: that rules out quantized and nested ones, and stand-ins of a transform. */
+bool tw_py_still_readable(PyObject *t, bool is_complex);
 
 /* What a weak reference refers to, a new reference; NULL when that is gone. */
 PyObject *tw_py_target(PyObject *reference);

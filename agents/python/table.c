@@ -114,7 +114,10 @@ bool tw_swift_row(struct tw_swift_table *b, size_t i, PyObject *t, uint64_t at)
         return false;
     if (at == r->at)
         return true;
-    if (!b->items || !at || !tw_py_still_readable(t))
+    if (!b->items || !at)
+        return false;
+    bool is_complex = b->items[i].dtype == TWIN_C64 || b->items[i].dtype == TWIN_C128;
+    if (!tw_py_still_readable(t, is_complex))
         return false;
     b->items[i].data = (const void *)(uintptr_t)at;
     r->at = at;

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from native import BUILD, LIBRARY, ROOT, Run
+from test_native_python import interpreters
 from torch_observed import JOBS, PYTHON
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -47,6 +48,103 @@ for argument in sys.argv[2:]:
     process.start()
     process.join()
     print("ended", process.exitcode, flush=True)
+"""
+
+
+# The functions with stand-ins for tensors, in a Python that need not have PyTorch.
+STAND_INS = """
+import ctypes, os, sys, types
+sys.path.insert(0, os.path.join(sys.argv[1], "python", "twinrun", "_agent"))
+import boot
+boot.package()
+from _twinrun_agent import native, refs, swift
+
+class Tensor:
+    shape, dtype, layout, is_cpu = (2, 3), "float", "strided", True
+    grad, is_nested, is_quantized, _version = None, False, False, 0
+    def __init__(self):
+        self.memory = (ctypes.c_float * 6)(1, 2, 3)
+    def data_ptr(self): return ctypes.addressof(self.memory)
+    def is_contiguous(self): return True
+    def stride(self): return (3, 1)
+    def numel(self): return 6
+    def element_size(self): return 4
+    def is_neg(self): return False
+    def is_conj(self): return False
+
+class Parameter(Tensor):
+    pass
+
+nn = types.SimpleNamespace(Parameter=Parameter)
+_C = types.SimpleNamespace(TensorBase=Tensor, _functorch=None)
+swift.arm(types.SimpleNamespace(Tensor=Tensor, nn=nn, _C=_C, strided=Tensor.layout))
+assert swift.ON
+references = sys.getrefcount(None), sys.getrefcount(Tensor), sys.getrefcount(Tensor.shape)
+
+def row(t, place=0, strides=None): return Tensor.shape, Tensor.dtype, strides, t.data_ptr(), place
+
+def table(tensors):
+    items = native.Items(16)
+    return swift.new_table(items.buffer, items.address, 24, 0, [row(t, i) for i, t in enumerate(tensors)])
+
+def work():
+    a, b, c = Parameter(), Parameter(), Tensor()
+    both = swift.new_list([id(a), id(b)])
+    assert swift.parameters(both, [{"params": [a]}, {"params": [b]}]) == [a, b]
+    for groups in ([], [{"params": [b, a]}], [{"params": [a, b, a]}], [{"params": [a]}], [{}], [[a, b]]):
+        assert swift.parameters(both, groups) is None
+    known = table([a, c])
+    assert swift.record(known, [a, c], 3) and swift.record(known, (a, c), 3) and swift.again(known, 1)
+    assert not swift.record(known, [a], 3) and not swift.record(known, [a, object()], 3)
+    moved = Tensor()
+    assert swift.record(known, [a, moved], 3) and swift.still(known, [a, moved])
+    moved.shape = (3, 2)
+    assert not swift.record(known, [a, moved], 3)
+    strided = swift.new_table(None, 0, 0, 0, [row(a, 0, (3, 1))])
+    assert swift.still(strided, [a]) and not swift.still(strided, [b])
+    values, group = (ctypes.c_double * 3)(), {"lr": 0.5, "betas": (1, 0.25)}
+    items = native.Items(16)
+    plan = [(0, "lr", -1), (0, "betas", 0), (0, "betas", 1)]
+    numbers = swift.new_numbers((items, values), items.address, ctypes.addressof(values), [2], plan)
+    assert swift.numbers(numbers, [group]) and list(values) == [0.5, 1.0, 0.25]
+    assert not swift.numbers(numbers, [dict(group, lr="0.5")]) and not swift.numbers(numbers, [])
+    memory = swift.new_memory([(a.data_ptr(), 24), (b.data_ptr(), 24)])
+    assert swift.same(memory)
+    b.memory[5] = 7
+    assert not swift.same(memory) and swift.take(memory) and swift.same(memory)
+    rows = [(refs.to(t), t.data_ptr(), 6, 24, -1, 0) for t in (a, b)]
+    watch = swift.new_watch(rows, [0, 0], 5)
+    assert not swift.check(watch) and swift.look(watch, 6, True) and swift.check(watch)
+    a.memory[0] += 1
+    assert not swift.check(watch) and swift.look(watch, 6, False) and swift.check(watch)
+    assert swift.seen(watch)[0] == 7 and len(swift.seen(watch)) == 9
+    a._version = 1
+    assert not swift.check(watch)
+    left, of_one = swift.new_left(2), table([c])
+    a.grad = c
+    assert swift.left(left, [a, b], 4) and swift.step(left, of_one, [a, b], 0)
+    assert swift.rows_of(left)[4]() is c and swift.rows_of(left)[7] is None
+    c.memory[0] += 1
+    assert not swift.step(left, of_one, [a, b], 0) and swift.left(left, [a, b], 6)
+    b.grad = moved
+    assert not swift.step(left, of_one, [a, b], 0)
+    state = {a: {"step": c}, b: {}}
+    entries = [(id(a), 1, 0, 1), (id(b), 0, 1, 0)]
+    moments = swift.new_moments(entries, [("step", refs.to(c), c.data_ptr())])
+    assert swift.moments(moments, state) == [c]
+    for other in ({}, {b: {}, a: {"step": c}}, {a: {"step": moved}, b: {}}, {a: [c], b: {}}, []):
+        assert swift.moments(moments, other) is None
+    assert swift.record_bytes(1, a.data_ptr(), 24) == 0 and swift.ns() > 0 and swift.ns() == 0
+    for wrong in (both, None, 3):
+        assert not swift.record(wrong, [a], 0) and not swift.check(wrong) and not swift.left(wrong, [], 1)
+    rows = None
+    del b
+    assert not swift.check(watch)
+
+for _ in range(100):
+    work()
+now = sys.getrefcount(None), sys.getrefcount(Tensor), sys.getrefcount(Tensor.shape)
+assert all(abs(m - n) < 50 for m, n in zip(now, references)), (references, now)
 """
 
 
@@ -129,6 +227,16 @@ def _compare(folder, cases, light=True):
         assert not [n for n in content["notes"] if n[0] == b"agent.error"], case
 
 
+@pytest.mark.parametrize("python", interpreters())
+def test_the_functions_in_each_python(python):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("TWINRUN_", "PYTHON"))}
+    env.update(TWINRUN_SWIFT=LIBRARY, TWINRUN_LIB=LIBRARY)
+    done = subprocess.run(
+        [python, "-B", "-c", STAND_INS, ROOT], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_both_paths_write_the_same_trace(tmp_path):
     _compare(tmp_path, [c for c in CASES if c not in NEEDS_COMPILER])
 
@@ -173,7 +281,7 @@ MUTANTS = [
     ),
     ("conjugate", "swift.c", "tw_py_says(tw_py.is_conj, t, tw_py.no)", "1", "views"),
     ("negative", "swift.c", "tw_py_says(tw_py.is_neg, t, tw_py.no)", "1", "negatives"),
-    ("place of a large one", "table.c", "if (!b->items || !at", "if (!at", "large"),
+    ("place of a large one", "table.c", "if (!b->items || !at)", "if (!at)", "large"),
     ("flags", "table.c", "flags != b->flags && i < b->n", "0 && i < b->n", "plain"),
     ("keys of a group", "table.c", "PyDict_Size(group) == b->keys[g]", "1", "hyperparameters"),
     ("generators", "watch.c", "m->region[i].bytes) == 0;", "m->region[i].bytes) != 2000;", "draws"),

@@ -274,8 +274,8 @@ def _turn(followed, state, parameters, values):
     if followed.counter is None:
         followed.counter = _find_counter(state, parameters)
     at = followed.found.counts.get(followed.counter) if values is not None else None
-    if at is not None:
-        count = _count_of({"step": values[at]})
+    if at is not None and values[at].numel() == 1:
+        count = _whole(values[at].item())
     else:
         count = (
             _count_of(state.get(parameters[followed.counter])) if followed.counter >= 0 else None
@@ -318,6 +318,10 @@ def _count_of(entries):
     count = entries.get("step") if isinstance(entries, dict) else None
     if type(count) in tensors._plain and count.numel() == 1 and tensors._simple(count):
         count = count.item()
+    return _whole(count)
+
+
+def _whole(count):
     return int(count) if isinstance(count, (int, float)) and count >= 0 else None
 
 
@@ -360,7 +364,8 @@ class Moments:
         self.epoch = S.interrupted
         self.nested = False  # something deeper than one level: looked for anew in every step
         self.swift = None  # what look() has found, for the swift path
-        self.counts = {}  # position of the parameter -> place of its count among the tensors
+        # position of the parameter -> place, among the tensors, of its count that lies in memory
+        self.counts = {}
 
     def look(self, followed, state, parameters):
         """Looks for them. Returns the tensors in the order of their names, [(name, value)] of the
@@ -402,7 +407,7 @@ class Moments:
                 return
             entries[id(parameters[position])] = count, len(found), len(rows)
             for row in rows:
-                if row[0] == "step":
+                if row[0] == "step" and tensors._simple(row[1]()):
                     self.counts[position] = len(found)
                 found.append(tuple(row))
         if found and isinstance(state, dict) and len(entries) == len(state):
@@ -520,6 +525,13 @@ def _record_numbers(followed, numbers):
 # ---------------------------------------------------------------- the step
 
 
+def _others(followed):
+    """The optimizers whose step runs around this one's."""
+    if T.optimizers in ((), (followed,)):
+        return ()
+    return tuple(f for f in T.optimizers if f is not followed)
+
+
 @hook
 def before_step(optimizer, args, kwargs):
     if not core.begin():
@@ -529,7 +541,7 @@ def before_step(optimizer, args, kwargs):
     followed = follow(optimizer)
     written.using(followed.raw)
     followed.closure = bool(args and callable(args[-1])) or kwargs.get("closure") is not None
-    T.optimizers = tuple(f for f in T.optimizers if f is not followed) + (followed,)
+    T.optimizers = (*_others(followed), followed)
     parameters = _refresh(followed, optimizer)
     if S.level < TENSORS:
         return
@@ -546,7 +558,7 @@ def after_step(optimizer, args, kwargs):
     if not S.begun:
         return
     followed = follow(optimizer)
-    T.optimizers = tuple(f for f in T.optimizers if f is not followed)
+    T.optimizers = _others(followed)
     parameters = _refresh(followed, optimizer)
     rng.check(followed.op)
     if not followed.steps:

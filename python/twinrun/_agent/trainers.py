@@ -9,7 +9,6 @@ never stepped belongs to the thread that made it, as long as no other thread tra
 
 import sys
 import threading
-from contextlib import contextmanager
 
 from .core import S
 
@@ -35,15 +34,18 @@ def alone():
     return _threads <= {threading.get_ident()}
 
 
-@contextmanager
-def no_other_begins():
-    """Inside, no thread begins to train for the first time."""
-    held = _at_work.acquire(timeout=WAIT_S)
-    try:
-        yield
-    finally:
-        if held:
-            _at_work.release()
+class no_other_begins:
+    """Inside `with`, no thread begins to train for the first time."""
+
+    __slots__ = ("lock", "held")
+
+    def __enter__(self):
+        self.lock = _at_work
+        self.held = self.lock.acquire(timeout=WAIT_S)
+
+    def __exit__(self, *_raised):
+        if self.held:
+            self.lock.release()
 
 
 def _after_fork():
