@@ -173,8 +173,10 @@ static void aim(struct left *b, PyObject *g, uint64_t turn)
     b->region_at = b->region_bytes = 0;
     if (g == tw_py.none || !tw_py_readable(g) || !tw_py_says(tw_py.is_contiguous, g, tw_py.yes) ||
         !tw_py_number(tw_py.data_ptr, g, &at) || !at || !tw_py_number(tw_py.numel, g, &count) ||
-        !tw_py_number(tw_py.element_size, g, &width))
+        !tw_py_number(tw_py.element_size, g, &width)) {
+        PyErr_Clear(); /* then nothing of it is digested */
         return;
+    }
     uint64_t size = count * width, first = 0;
     if (size > PROBE) {
         first = turn * PROBE * 37 % size & ~UINT64_C(63);
@@ -208,8 +210,6 @@ PyObject *tw_swift_left(PyObject *self, PyObject *const *args, ssize_t n)
         if (g)
             Py_DecRef(g);
     }
-    if (good && PyErr_Occurred()) /* of a gradient that has no memory: then nothing is digested */
-        PyErr_Clear();
     if (good)
         b->known = probe(b);
     return tw_py_answer(good);

@@ -11,7 +11,7 @@
  * goes its own way, which is the reference: both write the same records
  * (tests/agents/test_swift.py).
  *
- * Nothing here runs code of the job: tensors are asked by torch's own methods, and only those of
+ * Nothing here asks code of the job: tensors are asked by torch's own methods, and only those of
  * the exact types torch.Tensor and torch.nn.Parameter; containers are exact ones, too. An exception
  * on the way means no. All calls hold the interpreter lock, but for records that take long.
  *
