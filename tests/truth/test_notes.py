@@ -22,7 +22,7 @@ from mutant_tools import Copy  # noqa: E402
 from test_claims import BUILD, recheck, recorded  # noqa: E402, F401
 from test_tolerance import changed, diff  # noqa: E402
 from traces import Edited  # noqa: E402
-from twinrun.trace import PHASES, Trace  # noqa: E402
+from twinrun.trace import KINDS, PHASES, Trace  # noqa: E402
 
 
 def states(verdict):
@@ -234,6 +234,40 @@ def test_of_ranks_that_part_together(recorded, tmp_path):  # noqa: F811
                 trace.records[i] = row._replace(digest=(row.digest[0] + 1, row.digest[1]))
         copy.write(name, trace.sealed())
     confirmed(compare(r.a, copy.folder), "diverging in the same step: rank")
+
+
+def test_of_what_the_runs_showed_first_where_a_zoom_moved_it(recorded, tmp_path):  # noqa: F811
+    """A zoom names another step; the notes are of the runs, and a kind may have a space in it."""
+    r, local = recorded("ranks"), KINDS.index("gradient (local)")
+    folders = []
+    for run, by in ((r.a, 0), (r.b, 1)):
+        copy = Copy(run, tmp_path / ("run%d" % by))
+        for name in copy.traces():
+            trace = Edited.read(copy.folder / name)
+            trace.series = {i: x._replace(kind=local) for i, x in trace.series.items()}
+            trace.records = [
+                row._replace(digest=(row.digest[0] + by * (row.step == 2), row.digest[1]))
+                for row in trace.records
+            ]
+            copy.write(name, trace.sealed())
+        folders.append(copy.folder)
+    verdict = compare(*folders)
+    (together,) = [n for n in verdict["notes"] if n.startswith("diverging in the same step: rank")]
+    (first,) = [c for c in verdict["claims"] if c.get("first") is True]
+    what = "%s/%s %s" % (verdict["first"]["phase"], KINDS[local], verdict["first"]["name"])
+    moved = "in the runs themselves, which recorded no operations, the first that differs is %s of step %d"
+    first.update(zoom=["a", "b"], step=[0, 0])
+    true, false = moved % (what, 2), [moved % (what, 1), moved % (what + "x", 2)]
+    verdict["notes"] += [true, *false]
+    r = recheck.Recheck(verdict["claims"], [recheck.Run(d) for d in folders], verdict)
+
+    def state(text):
+        return r.one({"claim": "note", "text": text})[0]
+
+    assert [state(together), state(true)] == ["confirmed", "confirmed"]
+    assert [state(text) for text in false] == ["refuted", "refuted"]
+    verdict["notes"].append("diverging in the same step: rank 7")
+    assert state("diverging in the same step: rank 7") == "refuted"
 
 
 def test_a_note_without_its_claim_and_a_claim_without_its_note(recorded, tmp_path):  # noqa: F811
