@@ -405,7 +405,7 @@ static void test_order_by_time_wherever_it_stands(void **state)
     assert_int_equal(twin_run_list(NULL, &dirs, &n, NULL), 0);
     assert_int_equal(n, RUNS);
     for (size_t i = 0; i < n; i++) {
-        char end[16];
+        char end[32];
         snprintf(end, sizeof end, "-abcd%04zu", i);
         assert_true(tw_ends(dirs[i], end));
     }
