@@ -239,26 +239,85 @@ static int count(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
-/* Reading all of it, from the page cache. */
+/* Processor time of all threads: this machine may have others to serve. */
+static double processor_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void read_plainly(const char *path)
+{
+    static char block[64 << 10];
+    int fd = open(path, O_RDONLY);
+    uint64_t at = 0;
+    for (ssize_t n = 1; n > 0; at += (uint64_t)n)
+        if ((n = pread(fd, block, sizeof block, (off_t)at)) < 0)
+            stop("a trace cannot be read");
+    close(fd);
+}
+
+enum { PLAIN, WALK, SOME, ENDS, VERIFY, VERIFY_BESIDE, WAYS };
+
+static bool is_first(void *user, uint32_t id, const struct twin_series *s)
+{
+    (void)user, (void)s;
+    return id == 1;
+}
+
+static int count_steps(void *user, const struct twin_step_hash *h)
+{
+    *(uint64_t *)user += h->step;
+    return 0;
+}
+
+static void read_so(int way, const char *path, struct twin_trace *t)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    uint64_t sum = 0;
+    int rc = 0;
+    switch (way) {
+    case PLAIN: read_plainly(path); break;
+    case WALK: rc = twin_trace_walk(t, count, NULL, &sum, &err); break;
+    case SOME: rc = twin_trace_walk_some(t, is_first, count, NULL, &sum, &err); break;
+    case ENDS: rc = twin_trace_walk_steps(t, 0, count_steps, &sum, &err); break;
+    case VERIFY: rc = twin_trace_verify_alone(t, &err); break;
+    default: rc = twin_trace_verify(t, &err); break;
+    }
+    if (rc != 0)
+        stop(err.message);
+}
+
+/* Reading all of it, from the page cache, in turns with a plain read of the same file. */
 static void measure_walk(const struct plan *p)
 {
+    static const char *const name[WAYS] = {"plain_read", "walk",   "walk_of_a_series",
+                                           "walk_steps", "verify", "verify_two_threads"};
+    static double used[WAYS][ROUNDS], ratio[WAYS][ROUNDS], took[WAYS][ROUNDS];
     char path[4096];
     struct twin_trace *t;
     struct twin_error err = TWIN_ERROR_INIT;
-    uint64_t sum = 0;
     path_of(path, sizeof path, p, 'a', 0);
     if (twin_trace_open(path, &t, &err) != 0)
         stop(err.message);
-    double bytes = (double)twin_trace_info(t)->file_bytes, seconds[3];
-    for (int i = 0; i < 3; i++) {
-        double t0 = now_s();
-        int rc = i < 2 ? twin_trace_walk(t, count, NULL, &sum, &err) : twin_trace_verify(t, &err);
-        seconds[i] = now_s() - t0;
-        if (rc != 0)
-            stop(err.message);
+    double bytes = (double)twin_trace_info(t)->file_bytes;
+    for (int i = -1; i < ROUNDS; i++)
+        for (int way = 0; way < WAYS; way++) {
+            double t0 = now_s(), p0 = processor_s();
+            read_so(way, path, t);
+            if (i < 0)
+                continue; /* now it is in the page cache */
+            took[way][i] = now_s() - t0;
+            used[way][i] = processor_s() - p0;
+            ratio[way][i] = used[way][i] / used[PLAIN][i];
+        }
+    for (int way = 0; way < WAYS; way++) {
+        printf("trace_%s %.2f GB/s\n", name[way], 1e-9 * bytes / median(took[way]));
+        printf("trace_%s_a_core %.2f GB/s\n", name[way], 1e-9 * bytes / median(used[way]));
+        if (way != PLAIN)
+            printf("trace_%s_over_plain_read %.2f ratio\n", name[way], median(ratio[way]));
     }
-    printf("trace_walk %.2f GB/s\ntrace_verify %.2f GB/s\n", 1e-9 * bytes / seconds[1],
-           1e-9 * bytes / seconds[2]);
     twin_trace_close(t);
 }
 

@@ -179,8 +179,10 @@ static int run(int argc, char **argv)
         tw_free(home);
         return 0;
     }
+    struct twin_run *r = NULL;
+    if (home && (!dir || twin_run_load(dir, &r, &err) != 0))
+        rc = tw_trouble(&err, "run \"%s\"", rest.items[0]);
     tw_free(dir);
-    struct twin_run *r = home ? tw_run_open(home, rest.items[0]) : NULL;
     if (!r)
         rc = TW_EXIT_TROUBLE;
     else if (a.provenance)

@@ -432,8 +432,11 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
         rc = tw_no_memory(err, "comparing %zu runs", n);
         goto out;
     }
+    rc = tw_ahead_verify(runs, n, &c.ahead, err);
     for (; rc == 0 && opened < n; opened += rc == 0)
         rc = tw_side_open(&c, runs[opened], opened, &side[opened], err);
+    tw_ahead_free(c.ahead);
+    c.ahead = NULL;
     for (size_t i = 0; rc == 0 && c.o->arms && n > 1 && i < n; i++)
         c.oom |= !tw_facts_options(runs[i], runs[i ? 0 : 1], side[i].facts);
     for (size_t i = 0; rc == 0 && i < n; i++)

@@ -73,6 +73,40 @@ static int look_at_record(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/* For twin_trace_walk_some, that is called for its series alone: what verifying has seen of a trace
+ * all of which was compared. */
+static bool look_at_series(void *user, uint32_t id, const struct twin_series *s)
+{
+    struct kinds *k = user;
+    if (s->phase < TWIN_PHASE_COUNT && twin_trace_observed(k->p->trace, id)) {
+        k->inputs |= BIT(s->phase) & INPUTS;
+        if (s->kind == TWIN_KIND_VALUE)
+            k->values |= BIT(s->phase);
+        else if (BIT(s->phase) & RESULTS && s->kind != TWIN_KIND_HYPER)
+            k->results |= BIT(s->phase);
+    }
+    return false;
+}
+
+static bool all_steps(const struct kinds *k)
+{
+    return k->first == 0 && k->end >= k->p->info->steps;
+}
+
+/* Fills *k from the records of its process. What verifying has counted is enough where every record
+ * counts: then the trace is not read again. */
+static void look_at_all(struct kinds *k)
+{
+    const struct twin_trace_summary *seen = twin_trace_summary(k->p->trace);
+    const bool whole = all_steps(k);
+    if (!seen || !whole || (seen->unfinished > 0 && !k->tail) || k->c->o->ignore_count > 0) {
+        twin_trace_walk(k->p->trace, look_at_record, NULL, k, NULL);
+        return;
+    }
+    k->unread = seen->unobserved;
+    twin_trace_walk_some(k->p->trace, look_at_series, NULL, NULL, k, NULL);
+}
+
 /* Steps of one process in which inputs or results are missing, or of which nothing is known. */
 struct holes {
     size_t inputs, results, unknown;
@@ -155,25 +189,49 @@ static void say_holes(struct tw_cmp *c, const struct tw_proc *p, const struct ho
         tw_cmp_unseen(c, "%zu of %zu steps%s lie in damaged bytes", h->unknown, n, where);
 }
 
-/* Records of the process that belong to no finished step. */
-static uint64_t records_of_tail(const struct tw_scan *s, const struct tw_steps *t)
+static uint64_t records_in(const struct tw_steps *t)
 {
-    uint64_t all = 0, stored = s->pair->a->info->records;
+    uint64_t all = 0;
     for (size_t i = 0; i < t->n; i++)
         all += t->step[i].records;
+    return all;
+}
+
+/* Records that were compared of those that belong to no finished step; `all` belong to one. */
+static uint64_t records_of_tail(const struct tw_cmp *c, const struct tw_scan *s, uint64_t all)
+{
+    const uint64_t stored = s->pair->a->info->records;
+    if (!s->tail_seen)
+        return 0;
+    if (s->shares && c->o->arms)
+        return s->shared[s->shares - 1].records;
     return stored > all ? stored - all : 0;
+}
+
+/* Is it known from verifying alone that all of a process was compared, and that every step shows
+ * inputs and results? Then find_holes() would find none. */
+static bool has_no_hole(const struct tw_scan *s, const struct kinds *k)
+{
+    const struct twin_trace_summary *seen = twin_trace_summary(k->p->trace);
+    const bool as_a_whole = s->shares == 0 || s->shared[0].step >= k->p->info->steps;
+    return seen && all_steps(k) && k->p->info->steps <= tw_steps_most && as_a_whole &&
+           !s->weights_only && seen->every_step & INPUTS &&
+           seen->every_step & RESULTS & (k->results | k->values);
 }
 
 /* A process that has steps. Adds up the records that were compared. */
 static void cover_steps(struct tw_cmp *c, struct tw_scan *s, const struct kinds *k)
 {
     struct tw_steps t;
-    if (tw_steps_load(c, s->pair->a, &t, NULL) != 0)
+    if (has_no_hole(s, k)) {
+        const uint64_t all = twin_trace_summary(k->p->trace)->finished;
+        s->records += all + records_of_tail(c, s, all);
+        return;
+    }
+    if (tw_steps_load(c, s->pair->a, 0, &t, NULL) != 0)
         return;
     struct holes h = find_holes(s, &t, k);
-    if (s->tail_seen)
-        s->records += s->shares && c->o->arms ? s->shared[s->shares - 1].records
-                                              : records_of_tail(s, &t);
+    s->records += records_of_tail(c, s, records_in(&t));
     say_holes(c, s->pair->a, &h, (size_t)(k->end - k->first));
     if (t.n < k->end)
         tw_cmp_unseen(c,
@@ -240,7 +298,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
                           .first = s->first,
                           .end = s->recut ? UINT64_MAX : s->end};
         k.tail = s->tail_seen || all;
-        twin_trace_walk(k.p->trace, look_at_record, NULL, &k, NULL);
+        look_at_all(&k);
         if (by_step)
             cover_steps(c, s, &k);
         else if (all)

@@ -53,6 +53,7 @@ struct tw_cmp {
     struct tw_claims claims;
     struct tw_clock *clock; /* the clock experiment; NULL: none was made */
     const char *zoom[2];    /* while a zoom pair is judged: the names of its folders */
+    struct tw_ahead *ahead; /* traces that are verified already; NULL: none is */
 };
 
 /* ---- verdict.c: a verdict before anything is known; the ranges that it owns */
@@ -132,6 +133,26 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
 const char *tw_proc_role(const struct tw_proc *p);
 /* traces up to this size are verified as a whole when they are opened. Tests make it smaller. */
 extern uint64_t tw_verified_bytes;
+/* The trace of a process that recorded nothing. */
+bool tw_trace_is_silent(const struct twin_trace_info *i);
+
+/* A trace that was opened, with its definitions, and what twin_trace_verify() said of it. */
+struct tw_opened {
+    struct twin_trace *trace;
+    int rc;
+    struct twin_error fault;
+};
+/* alone: by this thread alone */
+void tw_opened_verify(struct tw_opened *x, bool alone);
+
+/* ---- ahead.c: traces of several runs are opened and verified by several threads, for the sides
+ * that are opened then. 0 or TWIN_ENOMEM; *out goes to tw_ahead_free() in either case. */
+int tw_ahead_verify(const struct twin_run *const *runs, size_t n, struct tw_ahead **out,
+                    struct twin_error *err);
+/* Hands one over; path: the pointer in the run's list. False: it was not verified ahead. */
+bool tw_ahead_take(struct tw_ahead *a, const char *path, struct tw_opened *out);
+/* NULL is allowed. What was not taken is closed. */
+void tw_ahead_free(struct tw_ahead *a);
 /* True for a run that ended as it wanted to: what it did not record did not happen. */
 bool tw_side_complete(const struct tw_side *s);
 /* A worker of a data loader: it counts as it likes, and may be killed with its work done. */
@@ -416,7 +437,10 @@ struct tw_steps {
     bool cut; /* there are more steps than tw_steps_most */
 };
 extern uint64_t tw_steps_most;
-int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, struct tw_steps *out,
+/* The step of b that stands beside the one that the scan has found. */
+uint64_t tw_found_in_b(const struct tw_scan *s);
+/* from: the first step that is wanted */
+int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, uint64_t from, struct tw_steps *out,
                   struct twin_error *err);
 void tw_steps_free(struct tw_steps *s);
 

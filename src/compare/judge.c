@@ -142,9 +142,9 @@ int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, struct twin_er
     struct judge g = {
         c, s, j, json_array(), 0, j->measured, j->unmeasured, j->outside_rows, j->unknown_steps};
     struct tw_steps ta = {0}, tb = {0};
-    int rc = tw_steps_load(c, s->pair->a, &ta, err);
+    int rc = tw_steps_load(c, s->pair->a, s->step, &ta, err);
     if (rc == 0)
-        rc = tw_steps_load(c, s->pair->b, &tb, err);
+        rc = tw_steps_load(c, s->pair->b, tw_found_in_b(s), &tb, err);
     int64_t last = last_judged(c, s, &ta, &tb), step = s->step;
     uint64_t budget = tw_judge_limit;
     for (; rc == 0 && !j->outside && step <= last; step++) {

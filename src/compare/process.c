@@ -35,6 +35,31 @@ static int by_rank_role_start(const void *x, const void *y)
 
 uint64_t tw_verified_bytes = UINT64_MAX; /* tests make it smaller, to see what is found without */
 
+bool tw_trace_is_silent(const struct twin_trace_info *i)
+{
+    return i->records == 0 && i->dropped == 0 && i->steps == 0;
+}
+
+/*
+ * Prefix hashes prove steps equal across a damaged stretch, but a trace that was altered is no
+ * evidence for "same", so the whole file is verified up to tw_verified_bytes. A trace with a tail
+ * is cut off, which verification would call a fault.
+ */
+void tw_opened_verify(struct tw_opened *x, bool alone)
+{
+    const struct twin_trace_info *info = twin_trace_info(x->trace);
+    x->rc = 0;
+    x->fault = (struct twin_error)TWIN_ERROR_INIT;
+    if (info->file_bytes > tw_verified_bytes)
+        return;
+    if (info->tail_bytes == 0)
+        x->rc = alone ? twin_trace_verify_alone(x->trace, &x->fault)
+                      : twin_trace_verify(x->trace, &x->fault);
+    else
+        /* a killed process's tail is no damage, but what lies before it may be */
+        twin_trace_walk(x->trace, NULL, NULL, NULL, NULL);
+}
+
 /*
  * Opens one trace and adds its process to the side, unless it holds no record at all. Problems
  * become unseen texts; *no_memory is set when memory runs out. `silent` collects what processes
@@ -44,8 +69,10 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
                      struct tw_texts *silent, bool *no_memory)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_trace *t = NULL;
-    int rc = twin_trace_open(path, &t, &err);
+    struct tw_opened x = {.trace = NULL};
+    const bool verified = tw_ahead_take(c->ahead, path, &x);
+    int rc = verified ? 0 : twin_trace_open(path, &x.trace, &err);
+    struct twin_trace *t = x.trace;
     if (rc == 0)
         rc = twin_trace_definitions(t, &err);
     if (rc == TWIN_ENOMEM) {
@@ -60,7 +87,7 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
         return;
     }
     const struct twin_trace_info *info = twin_trace_info(t);
-    if (info->records == 0 && info->dropped == 0 && info->steps == 0) {
+    if (tw_trace_is_silent(info)) {
         /* opened for a record, so there was one: cut off, or killed before anything was sealed */
         if (!info->closed) {
             side->damaged = true;
@@ -89,26 +116,17 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
         twin_trace_close(t);
         return;
     }
-    /*
-     * Prefix hashes prove steps equal across a damaged stretch, but a trace that was altered is no
-     * evidence for "same", so the whole file is verified up to tw_verified_bytes. A quick look
-     * makes no such claim, and while a run is going on it is repeated at every tick. A trace with a
-     * tail is cut off, which verification would call a fault.
-     */
-    struct twin_error fault = TWIN_ERROR_INIT;
-    rc = !c->quick && info->file_bytes <= tw_verified_bytes && info->tail_bytes == 0
-             ? twin_trace_verify(t, &fault)
-             : 0;
-    if (rc == TWIN_ENOMEM) {
+    /* A quick look makes no claim of "same", and while a run is going on it is repeated at every
+     * tick. */
+    if (!verified && (!c->quick || info->tail_bytes > 0))
+        tw_opened_verify(&x, false);
+    if (x.rc == TWIN_ENOMEM) {
         twin_trace_close(t);
         *no_memory = true;
         return;
     }
-    if (rc == 0 && info->file_bytes <= tw_verified_bytes && info->tail_bytes > 0)
-        /* a killed process's tail is no damage, but what lies before it may be */
-        twin_trace_walk(t, NULL, NULL, NULL, NULL);
-    if (rc == TWIN_EFORMAT)
-        tw_cmp_unseen(c, "run %zu: a trace is damaged: %s", side->index + 1, fault.message);
+    if (x.rc == TWIN_EFORMAT)
+        tw_cmp_unseen(c, "run %zu: a trace is damaged: %s", side->index + 1, x.fault.message);
     struct tw_proc *p = &side->proc[side->count++];
     *p = (struct tw_proc){.trace = t,
                           .info = info,

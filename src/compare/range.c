@@ -218,6 +218,13 @@ struct roles {
     bool too_many;
 };
 
+/* For twin_trace_walk_some: what take_role() looks at. */
+static bool has_role(void *user, uint32_t id, const struct twin_series *s)
+{
+    (void)user, (void)id;
+    return s->role != 0 && s->kind != TWIN_KIND_STATE;
+}
+
 /*
  * Callback of twin_trace_walk: adds the role of a record. States of generators do not count. Ends
  * the walk with 1 when there are too many roles.
@@ -247,7 +254,7 @@ static struct roles *roles_of(struct tw_cmp *c, struct tw_proc *p)
     c->oom |= !t;
     if (t) {
         t->p = p;
-        twin_trace_walk(p->trace, take_role, NULL, t, NULL);
+        twin_trace_walk_some(p->trace, has_role, take_role, NULL, t, NULL);
     }
     return t;
 }

@@ -44,6 +44,15 @@ static int by_key(const void *x, const void *y)
     return a->key < b->key ? -1 : a->key > b->key;
 }
 
+/* For twin_trace_walk_some: what count_hit() looks at. Without initial weights nothing can be hit.
+ */
+static bool is_weight(void *user, uint32_t id, const struct twin_series *s)
+{
+    (void)id;
+    return ((struct hunt *)user)->n > 0 && s->kind == TWIN_KIND_WEIGHT &&
+           (s->phase == TWIN_PHASE_INIT || s->phase == TWIN_PHASE_OPTIMIZER);
+}
+
 /*
  * Callback of twin_trace_walk: holds one weight of a, updated or initial, against those that b
  * starts with.
@@ -170,7 +179,7 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
     h.parts = h.hits + h.steps;
     h.missed = h.parts + h.steps;
     h.n = initial_weights(&start, h.w);
-    rc = twin_trace_walk(p->a->trace, count_hit, NULL, &h, NULL);
+    rc = twin_trace_walk_some(p->a->trace, is_weight, count_hit, NULL, &h, NULL);
     rc = rc == TWIN_ENOMEM ? tw_no_memory(err, "reading a trace") : 0;
     out->weights = h.n;
     for (size_t i = 0; i < h.n; i++)
@@ -444,6 +453,13 @@ struct orders {
     size_t n;
 };
 
+/* For twin_trace_walk_some: what note_order() looks at. */
+static bool is_order(void *user, uint32_t id, const struct twin_series *s)
+{
+    (void)user, (void)id;
+    return s->kind == TWIN_KIND_ORDER && s->phase == TWIN_PHASE_OPTIMIZER;
+}
+
 /* Callback of twin_trace_walk: notes the step of an order of parameters, each step once. */
 static int note_order(void *user, const struct twin_trace_record *r)
 {
@@ -476,7 +492,7 @@ static int recall_orders(struct tw_cmp *c, struct tw_proc *p, uint32_t k, struct
                          struct twin_error *err)
 {
     struct orders o = {.p = p, .until = k};
-    int rc = twin_trace_walk(p->trace, note_order, NULL, &o, NULL);
+    int rc = twin_trace_walk_some(p->trace, is_order, note_order, NULL, &o, NULL);
     for (size_t i = o.n; rc == 0 && i > 0; i--) { /* the latest word first */
         struct tw_view then;
         rc = tw_view_load(c, p, o.step[i - 1], o.step[i - 1], &then, err);

@@ -32,11 +32,19 @@ static int take(void *user, const struct twin_step_hash *h)
     return 0;
 }
 
+uint64_t tw_found_in_b(const struct tw_scan *s)
+{
+    const int64_t step = (int64_t)s->step + s->shift;
+    return step < 0 ? 0 : (uint64_t)step;
+}
+
 /*
- * Steps that lie in damaged bytes stay unknown (known false). On an error out is empty. Returns 0
- * or TWIN_ENOMEM; tw_steps_free() frees out.
+ * Steps before `from` stay unknown (known false), because who asks behind a late difference does
+ * not need them; and steps that lie in damaged bytes. On an error out is empty. Returns 0 or
+ * TWIN_ENOMEM; tw_steps_free() frees out.
  */
-int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, struct tw_steps *out, struct twin_error *err)
+int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, uint64_t from, struct tw_steps *out,
+                  struct twin_error *err)
 {
     uint64_t n = p->info->steps < tw_steps_most ? p->info->steps : tw_steps_most;
     *out = (struct tw_steps){.n = (size_t)n, .cut = p->info->steps > n};
@@ -45,7 +53,8 @@ int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, struct tw_steps *out, str
         c->oom = true;
         return tw_no_memory(err, "for a table of %zu steps", out->n);
     }
-    int rc = twin_trace_walk(p->trace, NULL, take, out, NULL);
+    from = from < UINT32_MAX ? from : UINT32_MAX;
+    int rc = twin_trace_walk_steps(p->trace, (uint32_t)from, take, out, NULL);
     if (rc != TWIN_ENOMEM) /* damage only leaves steps unknown */
         return 0;
     tw_steps_free(out);

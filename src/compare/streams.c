@@ -257,6 +257,27 @@ static int add(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/* For twin_trace_walk_some: records of another role are another thread's. */
+static bool has_role(void *user, uint32_t id, const struct twin_series *s)
+{
+    (void)user, (void)id;
+    return s->role != 0 && s->kind != TWIN_KIND_STATE;
+}
+
+static int found_one(void *user, const struct twin_trace_record *r)
+{
+    (void)user, (void)r;
+    return 1;
+}
+
+/* Is it known, without reading the trace, that one thread alone recorded? */
+static bool is_one_thread(const struct tw_proc *p)
+{
+    const struct twin_trace_summary *seen = twin_trace_summary(p->trace);
+    return seen && !seen->threads &&
+           twin_trace_walk_some(p->trace, has_role, found_one, NULL, NULL, NULL) == 0;
+}
+
 /*
  * First walk. False: records are missing, the trace cannot be read, memory is short, or no more
  * than one thread recorded. The caller calls release() in every case.
@@ -264,7 +285,7 @@ static int add(void *user, const struct twin_trace_record *r)
 static bool load(struct tw_cmp *c, struct tw_proc *p, struct streams *t)
 {
     *t = (struct streams){.c = c, .p = p};
-    return p->info->dropped == 0 && p->info->lost == 0 &&
+    return p->info->dropped == 0 && p->info->lost == 0 && !is_one_thread(p) &&
            twin_trace_walk(p->trace, add, NULL, t, NULL) == 0 && !t->failed && t->threads;
 }
 

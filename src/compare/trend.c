@@ -269,8 +269,8 @@ void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
 {
     struct tw_steps a = {0}, b = {0};
     struct trend *t = tw_calloc(1, sizeof *t);
-    if (!t || tw_steps_load(c, s->pair->a, &a, err) != 0 ||
-        tw_steps_load(c, s->pair->b, &b, err) != 0) {
+    if (!t || tw_steps_load(c, s->pair->a, s->step, &a, err) != 0 ||
+        tw_steps_load(c, s->pair->b, tw_found_in_b(s), &b, err) != 0) {
         c->oom = true;
         goto out;
     }
@@ -360,7 +360,8 @@ static char *say_others(struct tw_cmp *c, const struct tw_side *sides, size_t n,
 
 /*
  * The earliest step of all processes is named. Traces that do not fit into what is left of
- * tw_nonfinite_bytes are passed over and counted in a note.
+ * tw_nonfinite_bytes are passed over and counted in a note, unless verifying them has shown that
+ * there is none.
  */
 void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
 {
@@ -376,6 +377,9 @@ void tw_nonfinite(struct tw_cmp *c, const struct tw_side *sides, size_t n)
             struct tw_proc *p = &sides[i].proc[j];
             struct nonfinite x = {.p = p};
             traces++;
+            const struct twin_trace_summary *seen = twin_trace_summary(p->trace);
+            if (seen && !seen->nonfinite)
+                continue; /* every record was looked at when the trace was verified */
             if (p->info->file_bytes > budget) {
                 unread++;
                 continue;

@@ -707,6 +707,13 @@ static void gather(const struct stored *s, const unsigned char *from, uint64_t f
     }
 }
 
+/* Then reading them changes nothing of f. */
+bool twin_tensors_by_several(const struct twin_tensors *f, size_t i)
+{
+    const struct stored *s = i < f->count ? &f->tensor[i] : NULL;
+    return s && !f->dcp && !f->folder && !s->strides && !s->piece.deflated && !s->entry.unreadable;
+}
+
 /* Elements are numbered in row-major order. They come out in this machine's byte order. */
 int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t n, void *out,
                       struct twin_error *err)

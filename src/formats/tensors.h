@@ -14,8 +14,9 @@
  * A file is foreign bytes: nothing in it is executed, nothing is unpacked to the disk, every length
  * is checked before it is used. Whatever the bytes are, the answer is tensors or an error. A file
  * that changes while it is open gives an error or other numbers, never a crash (nothing is mapped).
- * A handle belongs to one thread at a time. Since 0.1.
+ * A handle belongs to one thread at a time (but see twin_tensors_by_several). Since 0.1.
  */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <twin/error.h>
@@ -125,6 +126,9 @@ const char *twin_tensors_skipped(const struct twin_tensors *f, size_t i);
  * wrong), TWIN_ENOMEM, TWIN_ELIMIT. On an error out may be written in part. */
 int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t n, void *out,
                       struct twin_error *err);
+/* May several threads read tensor i at once, beside one that reads any other? True where its
+ * elements lie in one row in the file itself, neither packed nor transposed. */
+bool twin_tensors_by_several(const struct twin_tensors *f, size_t i);
 
 #ifdef __cplusplus
 }

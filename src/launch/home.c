@@ -12,6 +12,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,55 +62,89 @@ static int newest_first(const void *a, const void *b)
     return strcmp(y->dir, x->dir);
 }
 
-/* The start time out of the head of run.json, without reading a large one whole; else the time of
- * the folder. */
-static int64_t start_time(const char *dir)
+/* The start time out of the head of a run.json; `otherwise` where it does not say. Most are short:
+ * the first read has all. */
+static int64_t start_time(int fd, int64_t otherwise)
 {
     static const char key[] = "\"start_realtime_ns\":";
     char head[65536];
-    struct stat st;
-    char *path = tw_path_join(dir, "run.json");
-    FILE *f = path ? fopen(path, "re") : NULL;
-    int64_t t = f && stat(path, &st) == 0
-                    ? (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec
-                    : 0;
-    size_t n = f ? fread(head, 1, sizeof head - 1, f) : 0;
-    head[n] = '\0';
-    const char *at = memmem(head, n, key, sizeof key - 1);
-    if (at)
-        t = strtoll(at + sizeof key - 1, NULL, 10);
-    if (f)
-        fclose(f);
-    tw_free(path);
-    return t;
+    size_t n = 0;
+    for (size_t most = 4096; n < sizeof head - 1; most = sizeof head - 1 - n) {
+        ssize_t got = tw_pread_all(fd, head + n, most, n);
+        n += got > 0 ? (size_t)got : 0;
+        head[n] = '\0';
+        const char *at = memmem(head, n, key, sizeof key - 1);
+        if (at && strpbrk(at + sizeof key - 1, ",}\n"))
+            return strtoll(at + sizeof key - 1, NULL, 10);
+        if (got < (ssize_t)most)
+            return at ? strtoll(at + sizeof key - 1, NULL, 10) : otherwise;
+    }
+    return otherwise;
 }
 
-/* Adds every run folder below `runs` to *list. On failure *list holds what was found before; the
- * caller frees it in either case. */
-static int collect(DIR *d, const char *runs, struct entry **list, size_t *n, struct twin_error *err)
+/* Is e->dir a run? Then its time is set: one look at its run.json tells both. */
+static bool look(struct entry *e)
+{
+    struct stat st;
+    char *path = tw_path_join(e->dir, "run.json");
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+    tw_free(path);
+    if (fd < 0)
+        return is_run(e->dir); /* perhaps one that may not be read */
+    bool yes = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    if (yes)
+        e->time_ns = start_time(fd, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
+    close(fd);
+    return yes;
+}
+
+/* The part of a folder's name that is the beginning of the run's id. */
+static const char *id_of(const char *dir)
+{
+    const char *dash = strrchr(dir, '-');
+    return dash ? dash + 1 : dir;
+}
+
+/* May the folder be the run that is meant? Its name, or the beginning of its id, of which the name
+ * has 8 digits of 32. */
+static bool may_be(const char *name, const char *spec)
+{
+    const char *short_id = id_of(name);
+    const size_t n = strlen(spec);
+    if (strcmp(name, spec) == 0)
+        return true;
+    return n > 0 && tw_hex_span(spec) == n && strlen(short_id) == 8 &&
+           strncmp(short_id, spec, n < 8 ? n : 8) == 0;
+}
+
+/* Adds every run folder below `runs` to *list, or (spec) those that may be the one that is meant.
+ * On failure *list holds what was found before; the caller frees it in either case. */
+static int collect(DIR *d, const char *runs, const char *spec, struct entry **list, size_t *n,
+                   struct twin_error *err)
 {
     for (struct dirent *e; (e = readdir(d));) {
-        if (e->d_name[0] == '.')
+        if (e->d_name[0] == '.' || (spec && !may_be(e->d_name, spec)))
             continue;
-        char *dir = tw_path_join(runs, e->d_name);
-        if (!dir)
+        struct entry x = {.dir = tw_path_join(runs, e->d_name)};
+        if (!x.dir)
             return tw_no_memory(err, "looking for runs");
-        if (!is_run(dir)) {
-            tw_free(dir);
+        if (!look(&x)) {
+            tw_free(x.dir);
             continue;
         }
         int rc = tw_launch_grow(list, *n, sizeof **list, err);
         if (rc) {
-            tw_free(dir);
+            tw_free(x.dir);
             return rc;
         }
-        (*list)[(*n)++] = (struct entry){dir, start_time(dir)};
+        (*list)[(*n)++] = x;
     }
     return 0;
 }
 
 /* A home without runs/ is an empty home and no error: nothing has been run in it yet. */
-int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err)
+static int list_runs(const char *home, const char *spec, char ***dirs, size_t *count,
+                     struct twin_error *err)
 {
     struct entry *list = NULL;
     size_t n = 0;
@@ -123,7 +158,7 @@ int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_err
     DIR *d = opendir(runs);
     int rc = 0;
     if (d)
-        rc = collect(d, runs, &list, &n, err);
+        rc = collect(d, runs, spec, &list, &n, err);
     else if (errno != ENOENT)
         rc = twin_error_system(err, "cannot list %s", runs);
     if (d)
@@ -148,11 +183,9 @@ int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_err
     return rc;
 }
 
-/* The part of a folder's name that is the beginning of the run's id. */
-static const char *id_of(const char *dir)
+int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err)
 {
-    const char *dash = strrchr(dir, '-');
-    return dash ? dash + 1 : dir;
+    return list_runs(home, NULL, dirs, count, err);
 }
 
 /* Does `spec` begin the id of this run? The name of the folder holds the first 8 of 32 digits; only
@@ -229,7 +262,8 @@ int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin
     char *shown = tw_home_path(home, err);
     if (!shown)
         return TWIN_ENOMEM;
-    int rc = twin_run_list(home, &dirs, &n, err);
+    const bool by_time = strcmp(spec, "last") == 0 || tw_starts(spec, "last~");
+    int rc = list_runs(home, by_time ? NULL : spec, &dirs, &n, err);
     if (rc == 0)
         rc = pick(dirs, n, shown, spec, dir, err);
     tw_strings_free(dirs);

@@ -2,13 +2,13 @@
 /*
  * Digests of the tensors in a file, and which of them differ from another file's by how much.
  *
- * Three things go on at a time, as SHA-256 is slower than a disk: the bytes of the file are read by
- * one thread and digested by another (struct whole), and the caller's thread reads tensors in
- * pieces of a MiB and digests two of them together (struct cut). A tensor's digest is made from
- * those of its pieces, so that pieces are independent of each other. The format is in content.h.
+ * SHA-256 is slower than a disk, so that everything goes on at once: tensors are digested in pieces
+ * of a MiB by several threads (pieces.c), and where the digest of the file is wanted, its bytes are
+ * read by one thread and digested by another (struct whole). The format is in content.h.
  */
 #include "base.h"
 #include "sha256.h"
+#include "snapshot_inside.h"
 #include "ulp.h"
 
 #include "src/snapshot/content.h"
@@ -137,120 +137,7 @@ static void whole_fini(struct whole *w)
     tw_free(w->chunk);
 }
 
-/* ---- tensors: cut into pieces, two of which are digested at a time */
-
-/* The tensors of a file on their way to their digests. Pieces come in the file's order; sha[] has
- * the digests of the two pieces that are at work, whole the one of the tensor they belong to. */
-struct cut {
-    struct twin_content *c;
-    size_t next; /* tensor that the next piece is of */
-    uint64_t at; /* its first element */
-    /* A stretch of one tensor; last: the tensor ends with it. An empty tensor has one piece of 0
-     * bytes. */
-    struct piece {
-        size_t tensor;
-        size_t bytes;
-        bool last;
-        unsigned char *data;
-    } piece[2];
-    struct tw_sha256 sha[2], whole; /* of the two pieces; of the tensor that they belong to */
-    bool failed;
-    struct twin_error *err;
-};
-
-/* A text with its length before it, so that no two lists of texts look alike. */
-static void take_text(struct tw_sha256 *s, const char *text)
-{
-    const uint64_t n = strlen(text);
-    tw_sha256_add(s, &n, sizeof n);
-    tw_sha256_add(s, text, n);
-}
-
-/* Begins the digest of tensor i with all that is not its elements: name, type, shape. */
-static void begin_tensor(struct cut *k, size_t i)
-{
-    const struct twin_tensors_entry *e = twin_tensors_at(k->c->tensors, i);
-    const uint64_t ndim = e->ndim;
-    k->failed |= !tw_sha256_begin(&k->whole);
-    tw_sha256_add(&k->whole, "twinrun.tensor/2", sizeof "twinrun.tensor/2");
-    take_text(&k->whole, e->name);
-    take_text(&k->whole, twin_dtype_name(e->dtype));
-    tw_sha256_add(&k->whole, &ndim, sizeof ndim);
-    for (uint32_t d = 0; d < e->ndim; d++)
-        tw_sha256_add(&k->whole, &e->shape[d], sizeof e->shape[d]);
-}
-
-/* The digest of tensor i is complete. */
-static void end_tensor(struct cut *k, size_t i)
-{
-    struct twin_content_tensor *t = &k->c->tensor[i];
-    t->entry = twin_tensors_at(k->c->tensors, i);
-    t->index = i;
-    k->failed |= !tw_sha256_end(&k->whole, t->digest);
-    tw_hex(t->digest, 32, t->sha256);
-}
-
-/* Reads the next piece, in the file's order: compressed members are read once. 0, an error, or 1:
- * there is none. */
-static int next_piece(struct cut *k, struct piece *p)
-{
-    struct twin_tensors *f = k->c->tensors;
-    *p = (struct piece){.tensor = k->next, .data = p->data};
-    if (k->next == k->c->count)
-        return 1;
-    const struct twin_tensors_entry *e = twin_tensors_at(f, k->next);
-    if (e->unreadable)
-        return twin_error_set(k->err, TWIN_EUNSUPPORTED, "tensor %s (%s): %s", e->name,
-                              e->stored_as, e->unreadable);
-    /* A piece never cuts an element in two: TWIN_CONTENT_PIECE is a multiple of each size. */
-    const uint64_t size = e->count ? e->bytes / e->count : 1;
-    const uint64_t most = TWIN_CONTENT_PIECE / size;
-    const uint64_t n = e->count - k->at < most ? e->count - k->at : most;
-    int rc = twin_tensors_read(f, k->next, k->at, n, p->data, k->err);
-    p->bytes = n * size;
-    k->at += n;
-    p->last = k->at == e->count;
-    if (p->last) {
-        k->next++;
-        k->at = 0;
-    }
-    return rc;
-}
-
-/* Puts a finished piece where it belongs. *open: the tensor whose digest is begun; a tensor begins
- * with its first piece and ends with its last. */
-static void deliver(struct cut *k, const struct piece *p, const unsigned char digest[32],
-                    size_t *open)
-{
-    if (*open != p->tensor)
-        begin_tensor(k, *open = p->tensor);
-    if (p->bytes)
-        tw_sha256_add(&k->whole, digest, 32);
-    if (p->last)
-        end_tensor(k, p->tensor);
-}
-
-/* Two pieces at a time, of one tensor or of two. The last one may be alone; it is digested beside
- * an empty message. */
-static int digest_tensors(struct cut *k)
-{
-    unsigned char digest[2][32];
-    size_t open = SIZE_MAX;
-    for (;;) {
-        int rc = next_piece(k, &k->piece[0]), other = rc == 0 ? next_piece(k, &k->piece[1]) : 1;
-        if (rc < 0 || other < 0)
-            return rc < 0 ? rc : other;
-        if (rc == 1)
-            return k->failed ? twin_error_set(k->err, TWIN_ENOMEM, "SHA-256 failed") : 0;
-        k->failed |= !tw_sha256_begin(&k->sha[0]) || !tw_sha256_begin(&k->sha[1]);
-        tw_sha256_add_two(&k->sha[0], k->piece[0].data, k->piece[0].bytes, &k->sha[1],
-                          k->piece[1].data, k->piece[1].bytes);
-        k->failed |= !tw_sha256_end(&k->sha[0], digest[0]) || !tw_sha256_end(&k->sha[1], digest[1]);
-        deliver(k, &k->piece[0], digest[0], &open);
-        if (other == 0)
-            deliver(k, &k->piece[1], digest[1], &open);
-    }
-}
+/* ---- all tensors as one number */
 
 /* The order of the tensors: names as bytes, in no locale. */
 static int by_name(const void *x, const void *y)
@@ -261,31 +148,22 @@ static int by_name(const void *x, const void *y)
 
 /* Digests all tensors, then the content over their digests in the order of names. The list is
  * sorted afterwards, since the file's order is the fast one to read. */
-static int digest_all(struct twin_content *c, struct twin_error *err)
+static int digest_all(struct twin_content *c, unsigned threads, struct twin_error *err)
 {
-    struct cut k = {.c = c,
-                    .err = err,
-                    .piece = {{.data = tw_malloc(TWIN_CONTENT_PIECE)},
-                              {.data = tw_malloc(TWIN_CONTENT_PIECE)}}};
+    struct tw_sha256 sha = {0};
     unsigned char digest[32];
-    int rc = k.piece[0].data && k.piece[1].data ? digest_tensors(&k)
-                                                : tw_no_memory(err, "for the digests");
-    if (rc == 0) {
-        qsort(c->tensor, c->count, sizeof *c->tensor, by_name);
-        bool fine = tw_sha256_begin(&k.whole);
-        tw_sha256_add(&k.whole, "twinrun.content/2", sizeof "twinrun.content/2");
-        for (size_t i = 0; i < c->count; i++)
-            tw_sha256_add(&k.whole, c->tensor[i].digest, sizeof c->tensor[i].digest);
-        fine = tw_sha256_end(&k.whole, digest) && fine;
-        rc = fine ? 0 : twin_error_set(err, TWIN_ENOMEM, "SHA-256 failed");
-        tw_hex(digest, 32, c->content);
-    }
-    for (int i = 0; i < 2; i++) {
-        tw_free(k.piece[i].data);
-        tw_sha256_free(&k.sha[i]);
-    }
-    tw_sha256_free(&k.whole);
-    return rc;
+    int rc = tw_content_pieces(c, threads, err);
+    if (rc != 0)
+        return rc;
+    qsort(c->tensor, c->count, sizeof *c->tensor, by_name);
+    bool fine = tw_sha256_begin(&sha);
+    tw_sha256_add(&sha, "twinrun.content/2", sizeof "twinrun.content/2");
+    for (size_t i = 0; i < c->count; i++)
+        tw_sha256_add(&sha, c->tensor[i].digest, sizeof c->tensor[i].digest);
+    fine = tw_sha256_end(&sha, digest) && fine;
+    tw_sha256_free(&sha);
+    tw_hex(digest, 32, c->content);
+    return fine ? 0 : twin_error_set(err, TWIN_ENOMEM, "SHA-256 failed");
 }
 
 /* ---- what is no tensor */
@@ -302,7 +180,7 @@ static int value_by_name(const void *x, const void *y)
 static void take_value(struct tw_sha256 *s, const struct twin_tensors_value *v)
 {
     const uint64_t n = v->text_bytes;
-    take_text(s, v->name);
+    tw_take_text(s, v->name);
     tw_sha256_add(s, &"ntifsbcoe"[v->kind], 1);
     if (v->kind == TWIN_VALUE_TRUTH || v->kind == TWIN_VALUE_INT)
         tw_sha256_add(s, &v->number, sizeof v->number);
@@ -344,6 +222,14 @@ static int prepare(const char *path, struct twin_content *out, struct twin_error
     out->count = twin_tensors_count(out->tensors);
     out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
     return out->tensor ? digest_values(out, err) : tw_no_memory(err, "for the digests of %s", path);
+}
+
+/* Is the digest of the file's bytes wanted? It is serial, a second for 1.3 to 1.5 GB. */
+enum whole_wanted { TENSORS_ALONE, WHOLE_IF_SMALL, WHOLE };
+
+static bool is_wanted(enum whole_wanted w, uint64_t bytes)
+{
+    return w == WHOLE || (w == WHOLE_IF_SMALL && bytes <= TWIN_CONTENT_SMALL);
 }
 
 /* ---- folders: their "file" digest is the root of their snapshot */
@@ -405,34 +291,37 @@ static uint64_t bytes_in(const char *path)
 
 /* A folder is a checkpoint whose .metadata says which tensors there are, or files that each hold
  * some. The second kind takes a snapshot first, which also tells what else lies there. */
-static int read_folder(const char *path, bool whole, struct twin_content *out,
+static int read_folder(const char *path, enum whole_wanted whole, struct twin_content *out,
                        struct twin_error *err)
 {
     struct twin_snapshot s;
     const struct twin_snapshot_options o = {.exclude = NULL};
+    const unsigned threads = tw_processors();
+    const bool distributed = is_distributed(path);
     int rc;
     /* .metadata lists the tensors: nobody needs the digests of the files */
-    if (!whole && is_distributed(path)) {
+    if (distributed && !is_wanted(whole, bytes_in(path))) {
         rc = twin_tensors_open_all(path, &out->tensors, err);
         rc = rc ? rc : prepare(path, out, err);
-        rc = rc ? rc : digest_all(out, err);
+        rc = rc ? rc : digest_all(out, threads, err);
         out->file_bytes = bytes_in(path);
         return rc;
     }
     if ((rc = twin_snapshot_take(path, &o, &s, err)) != 0)
         return rc;
-    rc = is_distributed(path) ? twin_tensors_open_all(path, &out->tensors, err)
-                              : open_files(path, &s, &out->tensors, err);
+    rc = distributed ? twin_tensors_open_all(path, &out->tensors, err)
+                     : open_files(path, &s, &out->tensors, err);
     rc = rc ? rc : prepare(path, out, err);
-    rc = rc ? rc : digest_all(out, err);
+    rc = rc ? rc : digest_all(out, threads, err);
     memcpy(out->file, s.root, sizeof out->file);
     out->file_bytes = s.bytes;
     twin_snapshot_free(&s);
     return rc;
 }
 
-/* The file's own digest beside that of its tensors. Without a second thread the ring is emptied at
- * the end by this one, which only costs time: the reader waits meanwhile. */
+/* The file's own digest beside that of its tensors. It is serial, and what takes longest: it has a
+ * processor to itself, if there are two. Without a thread for it the ring is emptied at the end by
+ * this one, which only costs time: the reader waits meanwhile. */
 static int digest_both(const char *path, struct twin_content *out, struct twin_error *err)
 {
     struct whole whole;
@@ -442,7 +331,7 @@ static int digest_both(const char *path, struct twin_content *out, struct twin_e
         rc = twin_error_set(err, TWIN_EIO, "no thread to read %s with", path);
     if (rc == 0) {
         const bool beside = pthread_create(&digester, NULL, digest_file, &whole) == 0;
-        rc = digest_all(out, err);
+        rc = digest_all(out, tw_processors() > 2 ? tw_processors() - 1 : 1, err);
         if (rc) { /* the rest of the file is not needed */
             pthread_mutex_lock(&whole.lock);
             whole.stop = true;
@@ -463,19 +352,21 @@ static int digest_both(const char *path, struct twin_content *out, struct twin_e
     return rc;
 }
 
-/* whole: with the digest of the file's bytes. On an error out is empty. */
-static int read_any(const char *path, bool whole, struct twin_content *out, struct twin_error *err)
+/* On an error out is empty. */
+static int read_any(const char *path, enum whole_wanted wanted, struct twin_content *out,
+                    struct twin_error *err)
 {
     struct stat st = {.st_size = 0};
     *out = (struct twin_content){0};
     int rc;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        rc = read_folder(path, whole, out, err);
+        rc = read_folder(path, wanted, out, err);
     } else {
+        const bool whole = is_wanted(wanted, (uint64_t)st.st_size);
         rc = twin_tensors_open_all(path, &out->tensors, err);
         rc = rc ? rc : prepare(path, out, err);
         if (rc == 0)
-            rc = whole ? digest_both(path, out, err) : digest_all(out, err);
+            rc = whole ? digest_both(path, out, err) : digest_all(out, tw_processors(), err);
         if (!whole)
             out->file_bytes = (uint64_t)st.st_size;
     }
@@ -486,12 +377,17 @@ static int read_any(const char *path, bool whole, struct twin_content *out, stru
 
 int twin_content_read(const char *path, struct twin_content *out, struct twin_error *err)
 {
-    return read_any(path, true, out, err);
+    return read_any(path, WHOLE, out, err);
 }
 
 int twin_content_read_tensors(const char *path, struct twin_content *out, struct twin_error *err)
 {
-    return read_any(path, false, out, err);
+    return read_any(path, TENSORS_ALONE, out, err);
+}
+
+int twin_content_read_quickly(const char *path, struct twin_content *out, struct twin_error *err)
+{
+    return read_any(path, WHOLE_IF_SMALL, out, err);
 }
 
 void twin_content_free(struct twin_content *c)

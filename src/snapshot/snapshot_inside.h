@@ -11,7 +11,8 @@
  *  - text.c writes and reads the manifest;
  *  - layout.c and layout_dvc.c know data that DVC, Git LFS and Hugging Face name by digests of
  * their own;
- *  - content.c digests tensors, and says how far those of two files lie apart;
+ *  - content.c digests tensors, pieces.c piece by piece, and says how far those of two files lie
+ * apart;
  *  - looking.c shows a person how far the work is;
  *  - checkpoint.c writes files that are there whole or not at all, with their digest beside them: a
  *    library for C programs.
@@ -36,6 +37,13 @@ int tw_listing_take(const char *dir, const struct twin_snapshot_options *o, char
 void tw_listing_trouble(struct tw_listing *l, const struct twin_snapshot_options *o,
                         const char *path, const char *why);
 void tw_listing_free(struct tw_listing *l);
+
+/* ---- pieces.c: the digests of all tensors of what was opened, by so many threads */
+struct twin_content;
+int tw_content_pieces(struct twin_content *c, unsigned threads, struct twin_error *err);
+struct tw_sha256;
+/* a text behind its length */
+void tw_take_text(struct tw_sha256 *s, const char *text);
 
 /* Counts, and the digest over all entries. */
 int tw_snapshot_seal(struct twin_snapshot *s, struct twin_error *err);

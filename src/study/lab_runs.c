@@ -179,7 +179,8 @@ static void keep_weights(const struct tw_lab *lab, const struct seen *before, st
         r->no_weights = tw_printf(
             "%s is not a file of at most 1 GiB; distances are estimated from sketches",
             tw_base_name(from));
-    else if (copy_file(from, to, &err) != 0 || twin_content_read(to, &r->weights, &err) != 0)
+    else if (copy_file(from, to, &err) != 0 ||
+             twin_content_read_tensors(to, &r->weights, &err) != 0)
         r->no_weights = tw_printf("%s", err.message);
     else
         r->has_weights = true;

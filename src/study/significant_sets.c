@@ -291,6 +291,13 @@ static int see_loss(void *user, const struct twin_trace_record *r)
     return 0;
 }
 
+/* For twin_trace_walk_some: what see_loss() looks at. */
+static bool is_loss(void *user, uint32_t id, const struct twin_series *s)
+{
+    (void)user, (void)id;
+    return s->kind == TWIN_KIND_LOSS;
+}
+
 /* The last one recorded by the first trace that has any: rank 0 comes first. NaN: none. */
 static double last_loss(const struct twin_run *r, bool *nan)
 {
@@ -299,7 +306,7 @@ static double last_loss(const struct twin_run *r, bool *nan)
         if (twin_trace_open(r->traces[i], &l.t, NULL) != 0)
             continue;
         if (twin_trace_definitions(l.t, NULL) == 0)
-            twin_trace_walk(l.t, see_loss, NULL, &l, NULL);
+            twin_trace_walk_some(l.t, is_loss, see_loss, NULL, &l, NULL);
         twin_trace_close(l.t);
     }
     *nan = l.nan;

@@ -307,6 +307,7 @@ struct walk {
     void *user;
     bool all, *series;
     uint32_t room;
+    uint64_t from; /* ends of steps before this one are not wanted */
 };
 
 /* Makes the list of wanted series. *any: is there one? */
@@ -353,7 +354,8 @@ static int walk_block(const struct walk *w, const struct tw_block *b)
         if (e.type == TW_ENTRY_RECORD && w->on_record && is_wanted(w, p, &e) &&
             tw_decode_record(p, &e, &r))
             rc = w->on_record(w->user, &r);
-        else if (e.type == TW_ENTRY_STEP_END && w->on_step && tw_decode_step(p, &e, &h))
+        else if (e.type == TW_ENTRY_STEP_END && w->on_step && tw_decode_step(p, &e, &h) &&
+                 h.step >= w->from)
             rc = w->on_step(w->user, &h);
     return rc;
 }
@@ -378,8 +380,8 @@ static int walk(const struct walk *w, struct twin_error *err)
         note_missing(t, any ? &data : NULL, &b);
         data = b;
         any = true;
-        /* an intact trace has no ends of steps where the header counts none */
-        if (t->summarized && !w->on_record && b.steps == steps_before)
+        /* the header of an intact trace tells which steps end in the block */
+        if (t->summarized && !w->on_record && (b.steps == steps_before || b.steps <= w->from))
             continue;
         look = tw_trace_payload(t, &b, err);
         if (look < 0)
@@ -402,6 +404,13 @@ int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
 {
     const struct walk w = {
         .t = t, .on_record = on_record, .on_step = on_step, .user = user, .all = true};
+    return walk(&w, err);
+}
+
+int twin_trace_walk_steps(struct twin_trace *t, uint32_t from, twin_trace_step_fn *on_step,
+                          void *user, struct twin_error *err)
+{
+    const struct walk w = {.t = t, .on_step = on_step, .user = user, .all = true, .from = from};
     return walk(&w, err);
 }
 

@@ -290,6 +290,10 @@ typedef bool twin_trace_series_fn(void *user, uint32_t id, const struct twin_ser
 int twin_trace_walk_some(struct twin_trace *t, twin_trace_series_fn *wanted,
                          twin_trace_record_fn *on_record, twin_trace_step_fn *on_step, void *user,
                          struct twin_error *err);
+/* The same for the ends of steps from `from` on. Of a trace that is known to be intact only blocks
+ * are read in which such a step ends. */
+int twin_trace_walk_steps(struct twin_trace *t, uint32_t from, twin_trace_step_fn *on_step,
+                          void *user, struct twin_error *err);
 
 /* Reads all definitions, notes and gaps now rather than at the first look-up. 0, TWIN_ENOMEM, or
  * TWIN_EIO: then the look-ups below give empty answers, so call this first where such an answer
@@ -333,6 +337,8 @@ int twin_trace_verify_alone(struct twin_trace *t, struct twin_error *err);
 struct twin_trace_summary {
     uint64_t records;    /* stored ones */
     uint64_t unfinished; /* of them, those behind the last finished step */
+    uint64_t finished;   /* of finished steps, dropped ones included */
+    uint32_t every_step; /* a bit for each phase that has a value hash in every finished step */
     uint64_t unobserved; /* of all, those without contents */
     bool threads;        /* more than one thread recorded */
     bool nonfinite;      /* some statistics count NaN or an infinity */

@@ -311,6 +311,10 @@ static int check_step(struct check *c, const char *p, const struct tw_entry *e)
     told.order = h.order;
     c->prefix = tw_prefix_push(c->prefix, tw_step_element(&told));
     c->order_prefix = tw_prefix_push(c->order_prefix, tw_order_element(&told));
+    c->summary.finished += h.records;
+    for (unsigned i = 0; i < TWIN_PHASE_COUNT; i++)
+        if (!(h.phase[i].lo | h.phase[i].hi))
+            c->summary.every_step &= ~(1u << i);
     EXPECT("prefix hash, low half", c->prefix.lo, h.prefix.lo);
     EXPECT("prefix hash, high half", c->prefix.hi, h.prefix.hi);
     EXPECT("order prefix, low half", c->order_prefix.lo, h.order_prefix.lo);
@@ -505,13 +509,15 @@ static void keep_summary(struct check *c)
     t->observed_room = c->known_room;
     c->observed = NULL;
     c->summary.unfinished = c->stored;
+    if (c->steps == 0)
+        c->summary.every_step = 0;
     t->summary = c->summary;
     t->summarized = true;
 }
 
 int tw_trace_verify(struct twin_trace *t, bool beside, struct twin_error *err)
 {
-    struct check c = {.t = t, .err = err};
+    struct check c = {.t = t, .err = err, .summary = {.every_step = UINT32_MAX}};
     t->summarized = false;
     int rc = tw_dict_load(t, err);
     if (rc == 0)

@@ -157,6 +157,32 @@ def test_any_bit_name_shape_or_type_counts(digest, twinrun, tmp_path):
     assert shown.rc == 1 and "only in the first" in shown.out and "only in the second" in shown.out
 
 
+def test_the_files_own_digest_where_nobody_waits_for_it_or_asks(twinrun, digest, tmp_path):
+    """Beyond 64 MiB it would take longer than the tensors."""
+    large = {"t": torch.arange((64 << 18) + 7, dtype=torch.int32).float()}
+    for name in ("a", "b"):
+        save_file(large, tmp_path / f"{name}.safetensors", metadata={"made": name})
+    a, b = (tmp_path / f"{name}.safetensors" for name in ("a", "b"))
+    (item,) = digest(a)["items"]
+    assert item["file"] is None and item["content"] == content_digest(large)
+    (asked,) = digest("--file", a)["items"]
+    assert asked["file"] == hashlib.sha256(a.read_bytes()).hexdigest()
+    assert {**asked, "file": None} == item
+    r = twinrun("digest", str(a), str(b))
+    assert r.rc == 0 and "  file  " not in r.out and "SAME    the same tensors" in r.out
+    assert "in other bytes" not in r.out and "byte for byte" not in r.out
+    r = twinrun("digest", "--file", str(a), str(a))
+    assert r.rc == 0 and r.out.count("  file  ") == 2 and "byte for byte" in r.out
+    # one that is known beside one that is not
+    small = tmp_path / "small.safetensors"
+    save_file({"t": torch.ones(2)}, small)
+    r = twinrun("digest", str(small), str(a))
+    assert r.rc == 1 and r.out.count("  file  ") == 1
+    for wrong in (["--file", "--tensors", str(a)], ["--file", "--argv", "--", "true"]):
+        r = twinrun("digest", *wrong)
+        assert r.rc == 2 and "--file" in r.err
+
+
 def test_hostile_and_damaged_files_are_refused(twinrun, tmp_path):
     class Bomb:
         def __reduce__(self):

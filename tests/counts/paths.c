@@ -160,6 +160,17 @@ static void reading(void)
     sink = sink + total;
 }
 
+/* By the portable way, which is the same on every machine. */
+static void verifying(void)
+{
+    struct twin_trace *t;
+    struct twin_error err = TWIN_ERROR_INIT;
+    tw_trace_vector_bits = 0;
+    if (twin_trace_open(trace_path(), &t, &err) != 0 || twin_trace_verify_alone(t, &err) != 0)
+        stop(err.message);
+    twin_trace_close(t);
+}
+
 static const struct path {
     const char *name;
     void (*run)(void);
@@ -175,6 +186,7 @@ static const struct path {
     {"exact-sum-f32-1e4", exact_f32, TWIN_F32, NULL},
     {"record-and-step", record, TWIN_F32, NULL},
     {"read-trace", reading, TWIN_F32, write_trace},
+    {"verify-trace", verifying, TWIN_F32, write_trace},
 };
 
 /* By this name callgrind finds what to count. */

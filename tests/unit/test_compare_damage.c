@@ -5,6 +5,7 @@
  * made. Then records that were dropped, here and there.
  */
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -536,18 +537,20 @@ static void steps_with_too_many_records(void **state)
     tw_view_limit = limit;
 }
 
-/* A search that ends before the run does says where. */
+/* A search that ends before the run does says where. Verifying has looked at every record: a search
+ * for NaN that was not made is said only where there is one to find. */
 static void searches_that_end_early(void **state)
 {
     (void)state;
     uint64_t bytes = tw_nonfinite_bytes;
-    for (int late = 0; late < 2; late++) {
+    for (int round = 0; round < 3; round++) {
+        const bool late = round > 0, nan = round > 1;
         struct synth *s[2];
         for (int i = 0; i < 2; i++) {
             s[i] = synth_new("long");
             struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
             for (int step = 0; step < 4200; step++) {
-                put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", (float)step);
+                put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", nan && step == 7 ? NAN : (float)step);
                 put(w, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss", (float)(i && step == 2));
                 put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w",
                     (float)(i && late && step == 4190));
@@ -560,7 +563,7 @@ static void searches_that_end_early(void **state)
         assert_true(has_note(v, "what diverges for the first time after step 4097 is not listed: "
                                 "onsets were looked for until there") == late);
         assert_true(has_note(v, "NaN and Inf were looked for in 0 of 2 traces: the others are "
-                                "larger than 0 MiB together with them") == late);
+                                "larger than 0 MiB together with them") == nan);
         twin_verdict_free(v);
         synth_free(s[0]);
         synth_free(s[1]);

@@ -380,6 +380,46 @@ static void test_ambiguous_prefix(void **state)
     tw_free(dir);
 }
 
+/* The time of a run is found wherever it begins in the head of run.json, also across the end of the
+ * first read. */
+static void test_order_by_time_wherever_it_stands(void **state)
+{
+    (void)state;
+    static const size_t before[] = {0, 4050, 4060, 4070, 4079, 4080, 4090, 4096, 5000, 60000};
+    enum { RUNS = sizeof before / sizeof *before };
+    static char text[70000];
+    for (size_t i = 0; i < RUNS; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "home/runs/run-%zu-abcd%04zu", i, i);
+        tw_mkdirs(path, NULL);
+        /* the first is the newest; the files' own times run the other way */
+        snprintf(text, sizeof text, "{\"label\":\"%*s\",\"start_realtime_ns\":%zu000000000}",
+                 (int)before[i], "", 90 - i);
+        strcat(path, "/run.json");
+        write_text(path, text);
+    }
+    mkdir("home/runs/no-run-abcd9999", 0777);
+    mkfifo("home/runs/no-run-abcd9999/run.json", 0600);
+    char **dirs = NULL;
+    size_t n = 0;
+    assert_int_equal(twin_run_list(NULL, &dirs, &n, NULL), 0);
+    assert_int_equal(n, RUNS);
+    for (size_t i = 0; i < n; i++) {
+        char end[32];
+        snprintf(end, sizeof end, "-abcd%04zu", i);
+        assert_true(tw_ends(dirs[i], end));
+    }
+    tw_strings_free(dirs);
+    char *dir = NULL;
+    assert_int_equal(twin_run_resolve(NULL, "last~3", &dir, NULL), 0);
+    assert_true(tw_ends(dir, "-abcd0003"));
+    tw_free(dir);
+    assert_int_equal(twin_run_resolve(NULL, "run-5-abcd0005", &dir, NULL), 0);
+    assert_true(tw_ends(dir, "-abcd0005"));
+    tw_free(dir);
+    assert_int_equal(twin_run_resolve(NULL, "abcd9999", &dir, NULL), TWIN_ENOENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +434,7 @@ int main(void)
         IN_FOLDER(test_launcher_was_killed),
         IN_FOLDER(test_list_resolve_remove),
         IN_FOLDER(test_ambiguous_prefix),
+        IN_FOLDER(test_order_by_time_wherever_it_stands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,6 +136,13 @@ static json_t *json_row(const struct listing *l, const struct twin_trace_record 
     return j;
 }
 
+/* For twin_trace_walk_some: the pattern is about series. */
+static bool series_wanted(void *user, uint32_t id, const struct twin_series *s)
+{
+    (void)id;
+    return wanted(user, s);
+}
+
 /* Called for each record, by the reader or by tw_show_records. 0: go on. */
 static int on_record(void *user, const struct twin_trace_record *r)
 {
@@ -169,7 +176,7 @@ int tw_show_records(struct twin_trace *t, const char *path, const struct tw_reco
     } else {
         rc = twin_trace_definitions(t, &err);
         if (rc == 0)
-            rc = twin_trace_walk(t, on_record, NULL, &l, &err);
+            rc = twin_trace_walk_some(t, series_wanted, on_record, NULL, &l, &err);
     }
     if (rc != 0)
         tw_front_trouble(front, &err, "%s", tw_base_name(path));

@@ -221,11 +221,12 @@ static void print_item(FILE *out, const char *path, const struct twin_content *c
 /* How two files with the same tensors are the same. */
 static const char *sameness(const struct twin_content *c, bool values)
 {
-    if (*c[0].file && strcmp(c[0].file, c[1].file) == 0)
+    const bool known = *c[0].file && *c[1].file;
+    if (known && strcmp(c[0].file, c[1].file) == 0)
         return "byte for byte";
     if (!values)
         return "the same tensors; what is no tensor differs";
-    return *c[0].file ? "the same tensors in other bytes" : "the same tensors";
+    return known ? "the same tensors in other bytes" : "the same tensors";
 }
 
 int tw_tensors_text(FILE *out, char *const *files, const struct twin_content *c, size_t count,
