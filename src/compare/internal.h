@@ -86,6 +86,30 @@ bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kin
 /* moves c->notes behind the notes that c->v has already */
 void tw_cmp_append_notes(struct tw_cmp *c);
 
+/* ---- opened.c: how a trace is verified */
+/* traces up to this size are verified as a whole when they are opened. Tests make it smaller. */
+extern uint64_t tw_verified_bytes;
+/* The trace of a process that recorded nothing. */
+bool tw_trace_is_silent(const struct twin_trace_info *i);
+
+/* A trace that was opened, with its definitions, and what twin_trace_verify() said of it. */
+struct tw_opened {
+    struct twin_trace *trace;
+    int rc;
+    struct twin_error fault;
+};
+/* alone: by this thread alone */
+void tw_opened_verify(struct tw_opened *x, bool alone);
+
+/* ---- ahead.c: traces of several runs are opened and verified by several threads, for the sides
+ * that are opened then. 0 or TWIN_ENOMEM; *out goes to tw_ahead_free() in either case. */
+int tw_ahead_verify(const struct twin_run *const *runs, size_t n, struct tw_ahead **out,
+                    struct twin_error *err);
+/* Hands one over; path: the pointer in the run's list. False: it was not verified ahead. */
+bool tw_ahead_take(struct tw_ahead *a, const char *path, struct tw_opened *out);
+/* NULL is allowed. What was not taken is closed. */
+void tw_ahead_free(struct tw_ahead *a);
+
 /* ---- process.c: the traces of a run, and which of them correspond */
 struct tw_proc {
     struct twin_trace *trace;
@@ -131,28 +155,6 @@ void tw_side_close(struct tw_side *side);
 int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs,
                   size_t *count);
 const char *tw_proc_role(const struct tw_proc *p);
-/* traces up to this size are verified as a whole when they are opened. Tests make it smaller. */
-extern uint64_t tw_verified_bytes;
-/* The trace of a process that recorded nothing. */
-bool tw_trace_is_silent(const struct twin_trace_info *i);
-
-/* A trace that was opened, with its definitions, and what twin_trace_verify() said of it. */
-struct tw_opened {
-    struct twin_trace *trace;
-    int rc;
-    struct twin_error fault;
-};
-/* alone: by this thread alone */
-void tw_opened_verify(struct tw_opened *x, bool alone);
-
-/* ---- ahead.c: traces of several runs are opened and verified by several threads, for the sides
- * that are opened then. 0 or TWIN_ENOMEM; *out goes to tw_ahead_free() in either case. */
-int tw_ahead_verify(const struct twin_run *const *runs, size_t n, struct tw_ahead **out,
-                    struct twin_error *err);
-/* Hands one over; path: the pointer in the run's list. False: it was not verified ahead. */
-bool tw_ahead_take(struct tw_ahead *a, const char *path, struct tw_opened *out);
-/* NULL is allowed. What was not taken is closed. */
-void tw_ahead_free(struct tw_ahead *a);
 /* True for a run that ended as it wanted to: what it did not record did not happen. */
 bool tw_side_complete(const struct tw_side *s);
 /* A worker of a data loader: it counts as it likes, and may be killed with its work done. */
