@@ -10,6 +10,7 @@
 
 #include "src/stats/scaling.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* BCA_FROM: runs from which the bootstrap interval is used; BCa covers only 81% at five values, so
@@ -23,6 +24,8 @@ static const struct twin_estimate unknown = {NAN, {NAN, NAN}, NAN};
 size_t twin_scaling_steps_needed(enum twin_scaling_quantile q)
 {
     static const size_t needed[] = {1, 10, 100};
+    _Static_assert(sizeof needed / sizeof needed[0] == TWIN_SCALING_QUANTILES, "one for each");
+    assert((unsigned)q < TWIN_SCALING_QUANTILES);
     return needed[q];
 }
 
@@ -46,6 +49,7 @@ static bool usable(const struct twin_scaling_set *s)
 /* Geometric mean of positive values with its interval. 0, or the error of the bootstrap. */
 static int centre(const double *x, size_t n, double confidence, struct twin_estimate *out)
 {
+    assert(n > 0);
     *out = twin_stats_log_mean_interval(x, n, confidence);
     if (n < BCA_FROM)
         return 0;
@@ -66,6 +70,7 @@ static int centre(const double *x, size_t n, double confidence, struct twin_esti
 /* Linear between order statistics, as R's type 7 and NumPy do. */
 static double quantile(const double *sorted, size_t n, double p)
 {
+    assert(n > 0 && p >= 0 && p <= 1);
     const double at = p * (double)(n - 1);
     const size_t low = (size_t)at;
     return low + 1 < n ? sorted[low] + (at - (double)low) * (sorted[low + 1] - sorted[low])
@@ -78,6 +83,7 @@ static int latencies(const struct twin_scaling_set *s, double confidence,
                      struct twin_scaling_point *out)
 {
     static const double share[] = {.5, .9, .99};
+    _Static_assert(sizeof share / sizeof share[0] == TWIN_SCALING_QUANTILES, "one for each");
     double *of_run[TWIN_SCALING_QUANTILES] = {NULL};
     bool have[TWIN_SCALING_QUANTILES];
     int rc = 0;
@@ -127,6 +133,7 @@ static int point(const struct twin_scaling_set *s, const struct twin_scaling_set
                                        .mad = {NAN, NAN, 0}};
     if (s->runs == 0)
         return 0;
+    assert(base && base->runs > 0 && base->workers <= s->workers);
     int rc = centre(s->rate, s->runs, confidence, &out->rate);
     rc = rc ? rc : twin_stats_median_interval(s->rate, s->runs, confidence, &out->median);
     rc = rc ? rc : twin_stats_modified_z(s->rate, s->runs, z, &out->mad);
