@@ -18,6 +18,7 @@
 
 #include "arms_match.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* One word of the result. */
@@ -123,6 +124,7 @@ static char *joined(const struct tw_word *w, size_t count)
 /* Adds words of one side as pieces that all belong to one difference, or to none. */
 static int add_words(struct pair *p, int side, size_t first, size_t count, int difference)
 {
+    assert(side == 0 || side == 1);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = add_piece(p->arms, p->side[side].word[first + i].raw, difference, side == 1, p->err);
@@ -158,6 +160,7 @@ static int difference_of(struct pair *p, const char *name, const struct tw_word 
  * group. */
 static int put_group(struct pair *p, int side, size_t at)
 {
+    assert(at < p->side[side].groups);
     const struct tw_side *own = &p->side[side], *other = &p->side[!side];
     struct tw_group *g = &own->group[at];
     struct tw_group *mate = g->mate == TW_NONE ? NULL : &other->group[g->mate];
@@ -183,6 +186,7 @@ static int put_group(struct pair *p, int side, size_t at)
  * value. */
 static int put_mates(struct pair *p, size_t i, size_t j)
 {
+    assert(i < p->side[0].groups && j < p->side[1].groups);
     struct tw_group *a = &p->side[0].group[i], *b = &p->side[1].group[j];
     const struct tw_word *wa = p->side[0].word + a->first, *wb = p->side[1].word + b->first;
     if (a->words != b->words || a->words == 1 || !tw_same_name(a, b)) {

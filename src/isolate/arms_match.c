@@ -8,6 +8,7 @@
  */
 #include "arms_match.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 
@@ -103,6 +104,7 @@ static bool same_words(const struct tw_side side[2], const struct tw_group *a,
 
 static void mark_common(struct tw_group *a, struct tw_group *b, size_t i, size_t j)
 {
+    assert(a->mate == TW_NONE && b->mate == TW_NONE);
     a->mate = j;
     b->mate = i;
     a->common = b->common = true;

@@ -117,6 +117,7 @@ static void close_confirmation(struct confirmation *c)
 static int fresh_arm(struct tw_search *s, struct confirmation *c, size_t kind,
                      const struct twin_search_set *pins, struct twin_error *err)
 {
+    assert(kind <= c->members && c->members <= TWIN_SEARCH_FACTORS);
     struct tw_arm *arm = tw_arm(s, pins, err);
     if (!arm)
         return TWIN_ENOMEM;
@@ -185,6 +186,7 @@ static bool look_for_unnecessary(const struct tw_search *s, struct confirmation 
  * not to be needed. */
 static bool open_member(const struct confirmation *c, size_t m)
 {
+    assert(m >= 1 && m <= c->members);
     return m != c->unnecessary && c->p[m] > c->level;
 }
 
@@ -205,12 +207,14 @@ static size_t furthest(const struct confirmation *c)
 static size_t next_block(const struct tw_search *s, const struct confirmation *c, uint32_t *kind)
 {
     size_t of = furthest(c), n = 0;
+    assert(of > 0); /* confirm_set asks for a block only while a member is open */
     struct tw_block block = tw_block_choose(c->rate[of], c->p[of] / c->level, NULL);
     for (uint32_t i = 0; i < block.pinned; i++)
         kind[n++] = PINNED;
     for (size_t m = 1; m <= c->members; m++)
         for (uint32_t i = 0; i < block.free && open_member(c, m); i++)
             kind[n++] = (uint32_t)m;
+    assert(n <= MOST_RUNS_IN_BLOCK);
     tw_block_draw(s->plan->seed, s->sets_tested, c->blocks, kind, n);
     return n;
 }
@@ -254,6 +258,7 @@ static int note_trial(struct confirmation *c, uint32_t kind, uint32_t number,
 static int take(struct tw_search *s, struct confirmation *c, uint32_t kind,
                 const struct twin_search_result *r, uint32_t number, struct twin_error *err)
 {
+    assert(kind <= c->members);
     struct tw_arm *known = tw_arm(s, &c->arm[kind].pinned, err);
     int rc = known ? tw_arm_take(s, known, r, number, err) : TWIN_ENOMEM;
     if (!rc)
@@ -344,6 +349,7 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
 {
     const struct tw_arm *pinned = &c->all[shown(c)];
     size_t count = c->members - (c->unnecessary != 0);
+    assert(count > 0 && c->unnecessary <= c->members);
     struct twin_search_cause *cause = tw_calloc(count, sizeof *cause);
     if (!cause)
         return tw_no_memory(err, "for %zu causes", count);
@@ -379,6 +385,7 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
  * there is. The report has none until then. */
 static int keep_main_cause(struct tw_search *s, struct twin_error *err)
 {
+    assert(s->report->cause_count > 0);
     struct tw_main_cause *m = tw_calloc(1, sizeof *m);
     if (!m)
         return tw_no_memory(err, "for what was found so far");
@@ -437,6 +444,7 @@ void tw_main_cause_restore(struct tw_search *s)
 static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer,
                  struct twin_error *err)
 {
+    assert(c->all[shown(c)].parted == 0);
     const struct tw_arm *pinned = &c->all[shown(c)];
     const uint64_t before = pinned->compared;
     uint32_t kind[64];

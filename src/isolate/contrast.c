@@ -14,6 +14,7 @@
  * confirm.c takes it to fresh natural runs.
  */
 #include "search_inside.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
      * sides. */
     const char *seen = twin_search_layer_name(seen_layer), *word = c->shows;
     int own = twin_search_layer(c->layer), digit = table[own][seen_layer] - '0';
+    assert(own >= 0);
     for (size_t length = strlen(seen); word && (word = strstr(word, seen)) != NULL; word += length)
         if ((word == c->shows || word[-1] == ' ') && (word[length] == '\0' || word[length] == ' '))
             return digit > 5 ? digit : 5;
@@ -53,6 +55,7 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
 /* The n with (1 - rate)^n = miss, and at least one. */
 uint64_t tw_clean_needed(const struct tw_arm *arm, double miss)
 {
+    assert(miss > 0 && miss < 1);
     double rate = tw_rate(arm);
     uint64_t n = (uint64_t)ceil(log(miss) / log1p(-rate));
     return n ? n : 1;
@@ -327,6 +330,7 @@ static double sum(const double *weight, size_t n)
  * high. */
 static size_t cut(const double *weight, size_t low, size_t high)
 {
+    assert(high - low >= 2); /* else there is no place between the two */
     double all = sum(weight + low, high - low), left = 0, closest = INFINITY;
     size_t best = low + 1;
     for (size_t i = low; i + 1 < high; i++) {
@@ -356,6 +360,7 @@ static size_t keep(size_t *list, double *weight, size_t n, const struct twin_sea
  * freed less likely by 1 - rate. Returns how many are left in the list. */
 static size_t learn(const struct tw_search *s, size_t *list, double *weight, size_t n, double rate)
 {
+    assert(rate > 0 && rate < 1);
     struct twin_search_set all = {{0}};
     for (size_t i = 0; i < n; i++)
         tw_set_add(&all, list[i]);
@@ -454,6 +459,7 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
 static int minimal(struct tw_search *s, const size_t *list, const double *weight, size_t n,
                    uint64_t clean, struct twin_search_set *found, struct twin_error *err)
 {
+    assert(n > 0 && clean > 0);
     struct twin_search_set set = {{0}};
     *found = set;
     for (size_t high = n; high > 0;) {

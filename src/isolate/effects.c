@@ -311,6 +311,7 @@ static int judge_python(struct twin_world_effect *e, const struct twin_factor *f
 static int judge_held(struct twin_world_effect *e, const struct twin_run_hold *h, const char *key,
                       const char *expected, const struct said *s, struct twin_error *err)
 {
+    assert(strchr(key, '.'));
     if (!h->asked || !h->done)
         return judge(e, TWIN_EFFECT_FAILED,
                      tw_strdup(h->why ? h->why : "the launcher was not asked for it"), err);

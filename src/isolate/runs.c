@@ -7,20 +7,24 @@
  * again with the same log takes the same way, and makes no run twice.
  */
 #include "search_inside.h"
+#include <assert.h>
 #include <string.h>
 
 bool twin_search_has(const struct twin_search_set *set, size_t i)
 {
+    assert(i < TWIN_SEARCH_FACTORS);
     return set->word[i / 64] >> i % 64 & 1;
 }
 
 void tw_set_add(struct twin_search_set *set, size_t i)
 {
+    assert(i < TWIN_SEARCH_FACTORS);
     set->word[i / 64] |= UINT64_C(1) << i % 64;
 }
 
 void tw_set_remove(struct twin_search_set *set, size_t i)
 {
+    assert(i < TWIN_SEARCH_FACTORS);
     set->word[i / 64] &= ~(UINT64_C(1) << i % 64);
 }
 
@@ -131,6 +135,7 @@ static uint64_t digest(const struct tw_search *s, const struct twin_search_reque
 /* 0 when the budget of runs or of time is used up. */
 size_t tw_runs_at_once(const struct tw_search *s, size_t n)
 {
+    assert(s->report->runs <= s->plan->max_runs);
     size_t left = s->plan->max_runs - s->report->runs;
     if (s->plan->max_seconds > 0 && s->report->seconds >= s->plan->max_seconds)
         left = 0;
@@ -143,6 +148,7 @@ size_t tw_runs_at_once(const struct tw_search *s, size_t n)
  * allows at the same time. TWIN_EFORMAT: a logged run was made in another world. */
 static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin_error *err)
 {
+    assert(n >= 1 && n <= s->plan->parallel && n <= 64);
     size_t missing[64], asked = 0;
     struct twin_search_request ask[64];
     struct twin_search_result answer[64];
@@ -188,6 +194,7 @@ static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin
  * counted, and a resumed search numbers them the same way. */
 static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *err)
 {
+    assert(n >= 1 && s->report->runs + n <= s->plan->max_runs);
     bool interrupted = false;
     double longest = 0;
     for (size_t i = 0; i < n; i++) {

@@ -9,6 +9,7 @@
  * the runs.
  */
 #include "search_inside.h"
+#include <assert.h>
 #include <math.h>
 
 /* With every pin on, do runs diverge? Stops at the first that does. */
@@ -30,6 +31,7 @@ static bool any_clean_contrast(const struct tw_search *s)
  * table. */
 static size_t choose(const struct tw_search *s, const struct twin_search_set *found)
 {
+    assert(tw_set_count(found) > 0);
     size_t best = SIZE_MAX;
     double best_suspicion = 0;
     for (size_t i = 0; i < s->plan->candidates; i++) {
@@ -44,6 +46,7 @@ static size_t choose(const struct tw_search *s, const struct twin_search_set *fo
             best_suspicion = suspicion;
         }
     }
+    assert(best != SIZE_MAX);
     return best;
 }
 
@@ -74,6 +77,7 @@ static bool ends(struct tw_search *s, enum tw_confirmed answer)
 static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
                struct twin_error *err)
 {
+    assert(pin < s->plan->candidates);
     enum tw_confirmed answer;
     tw_set_add(&c->pins, pin);
     tw_set_add(&s->report->suspects, pin);
@@ -212,6 +216,7 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over,
  * search over all candidates (unless one has suspects already) and a confirmation. */
 static uint32_t runs_needed(const struct tw_search *s, bool searched)
 {
+    assert(s->arm_count > 0);
     const struct tw_arm *natural = &s->arm[0];
     const struct twin_search_plan *plan = s->plan;
     double rate = ((double)natural->parted + .5) / ((double)natural->compared + 1);
@@ -290,6 +295,8 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
  * made of their effective number, which need not be whole. */
 static void rate_interval(struct twin_search_report *r)
 {
+    assert(r->parted <= r->baseline);
+    assert(r->correlation.effective > 0 && r->correlation.effective <= 1);
     double k = r->correlation.effective * (double)r->parted;
     double n = r->correlation.effective * (double)r->baseline;
     struct twin_interval rate = twin_stats_clopper_pearson(r->parted, r->baseline, .95);
@@ -306,6 +313,7 @@ static void rate_interval(struct twin_search_report *r)
 static void what_is_left(struct tw_search *s)
 {
     struct twin_search_report *r = s->report;
+    assert(r->left_parted <= r->left);
     r->bound = tw_rate_bound(s, r->left_parted, r->left);
     r->sufficient = r->bound <= s->plan->p1 && r->left_parted == 0;
     r->more = r->sufficient || r->left_parted > 0 ? 0 : tw_more_clean(s, r->left_parted, r->left);
@@ -346,6 +354,7 @@ static void summarise(struct tw_search *s)
  * until a natural run says otherwise, and the baseline's arm. */
 static int open_search(struct tw_search *s, struct twin_error *err)
 {
+    assert(s->plan->parallel >= 1 && s->plan->candidates <= TWIN_SEARCH_FACTORS);
     const struct twin_search_set none = {{0}};
     s->report = tw_calloc(1, sizeof *s->report);
     s->setting = tw_calloc((size_t)s->plan->parallel * s->plan->candidates + 1, sizeof *s->setting);

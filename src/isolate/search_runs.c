@@ -15,6 +15,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +50,7 @@ static void note_unseen(struct tw_isolate *c, const struct twin_verdict *v)
 static void note_common(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b,
                         bool cut, struct twin_search_set *same)
 {
+    assert(c->count <= TWIN_SEARCH_FACTORS);
     bool common[TWIN_SEARCH_FACTORS] = {false};
     if (cut)
         memset(common, true, sizeof common);
@@ -411,6 +413,7 @@ static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, 
 static int several(struct tw_isolate *c, const struct twin_search_request *q, size_t n,
                    struct twin_search_result *out, struct twin_error *err)
 {
+    assert(n > 1);
     struct tw_workers w;
     char title[64];
     size_t begun = 0;
