@@ -12,6 +12,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ struct draws {
  * - 1) / (m + 1)) by its series. */
 static double log_of(double x)
 {
+    assert(x > 0 && x <= 1);
     static const double series[] = {1. / 19, 1. / 17, 1. / 15, 1. / 13, 1. / 11,
                                     1. / 9,  1. / 7,  1. / 5,  1. / 3,  1};
     int e;
@@ -100,6 +102,7 @@ static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *
  * other. */
 static double broadcast(struct draws *d, uint32_t ranks, double message_s, double from, double *t)
 {
+    assert(ranks > 0);
     uint32_t top = 1;
     while (2 * top < ranks)
         top *= 2;

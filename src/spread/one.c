@@ -15,6 +15,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,7 @@ static double off(const struct twin_acc *exact, double value)
 /* Adds a named order to the answer. */
 static void name(struct twin_sum_spread *s, const char *order, double value)
 {
+    assert(s->named_count < sizeof s->named / sizeof *s->named);
     struct twin_ordered_sum *r = &s->named[s->named_count++];
     snprintf(r->order, sizeof r->order, "%s", order);
     r->value = value;

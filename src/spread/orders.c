@@ -9,6 +9,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const char *const names[TWIN_ALGORITHMS] = {
@@ -38,6 +39,7 @@ static void emit(struct tw_program *p, uint32_t op)
  * is, which saves a place on the stack. */
 static void fold(struct tw_program *p, size_t start)
 {
+    assert(start < p->count);
     if (p->count - start == 1)
         p->op[start] |= TW_ADD;
     else
@@ -48,6 +50,7 @@ static void fold(struct tw_program *p, size_t start)
  * reduce). */
 static void binomial(struct tw_program *p, uint32_t r, uint32_t limit, uint32_t ranks)
 {
+    assert(r < ranks);
     emit(p, TW_PUSH | r);
     for (uint32_t mask = 1; mask < limit && r + mask < ranks; mask <<= 1) {
         size_t start = p->count;
@@ -60,6 +63,7 @@ static void binomial(struct tw_program *p, uint32_t r, uint32_t limit, uint32_t 
  * the first 2 * extra ranks have gone together in pairs, and each pair has one new number. */
 static void doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32_t extra)
 {
+    assert((size & (size - 1)) == 0 && size > 0);
     if (size == 1) {
         /* New rank `first` stands for a pair of old ranks, or for the old rank behind all pairs. */
         emit(p, TW_PUSH | (first < extra ? 2 * first : first + extra));
@@ -79,6 +83,7 @@ static void doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32
  * place. */
 struct tw_family tw_double_tree(uint32_t ranks, uint32_t rank, int half)
 {
+    assert(rank < ranks && (half == 0 || half == 1));
     const int n = (int)ranks;
     const bool odd = n % 2;
     /* shifted by one, or in the mirror */
@@ -156,6 +161,7 @@ int tw_program_make(enum twin_algorithm a, uint32_t ranks, int half, struct tw_p
         for (uint32_t r = 0; r < ranks; r++)
             emit(p, (r ? TW_ADD : TW_PUSH) | r);
     }
+    assert(p->count >= ranks && p->count <= 2 * (size_t)ranks);
     return 0;
 }
 
@@ -167,6 +173,7 @@ void tw_program_free(struct tw_program *p)
 
 uint32_t tw_chunk_of(uint64_t element, uint64_t all, uint32_t ranks)
 {
+    assert(all > 0 && element < all && ranks > 0);
     __extension__ typedef unsigned __int128 wide;
     /* The largest c with floor(c all / P) <= element, that is c all < (element + 1) P. */
     wide c = ((wide)(element + 1) * ranks - 1) / all;

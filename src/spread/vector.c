@@ -13,6 +13,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,7 @@ static uint64_t element_at(const struct twin_vector_job *j, uint64_t i)
 static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lanes,
                 bool finite[TW_TILE_LANES], struct twin_error *err)
 {
+    assert(lanes > 0 && lanes <= TW_TILE_LANES);
     const struct twin_vector_job *j = e->job;
     for (unsigned lane = 0; lane < TW_TILE_LANES; lane++) {
         finite[lane] = lane < lanes;
@@ -94,6 +96,7 @@ static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lane
  * border goes by both, and takes each lane from its own. */
 static void add_all(struct engine *e, struct bench *b, uint64_t first, unsigned lanes)
 {
+    assert(lanes > 0 && lanes <= TW_TILE_LANES);
     const struct twin_vector_job *j = e->job;
     const size_t bytes = TW_TILE_LANES * e->add->size;
     uint32_t start[TW_TILE_LANES];
@@ -132,6 +135,7 @@ static int by_bits(const void *a, const void *b)
  * sorting. */
 static uint64_t count_distinct(double *x, size_t n)
 {
+    assert(n > 0);
     uint64_t distinct = 1;
     bool same = true;
     for (size_t i = 1; i < n && same; i++)
@@ -149,6 +153,7 @@ static uint64_t count_distinct(double *x, size_t n)
 static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at, unsigned lane,
                   bool finite)
 {
+    assert(at < e->job->elements && lane < TW_TILE_LANES);
     const size_t n = e->job->orders;
     const double exact = b->exact[lane];
     double low = INFINITY, high = -INFINITY;
