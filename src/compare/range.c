@@ -12,6 +12,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,6 +227,7 @@ static int take_role(void *user, const struct twin_trace_record *r)
 {
     struct roles *t = user;
     const struct twin_series *s = twin_trace_series(t->p->trace, r->series);
+    assert(t->n <= THREADS_MAX);
     if (s->role == 0 || s->kind == TWIN_KIND_STATE)
         return 0;
     for (size_t i = 0; i < t->n; i++)

@@ -13,6 +13,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,6 +299,7 @@ static bool restored_later(const struct seam *s, const char *name)
 static const struct tw_rec *one_before(const struct seam *s, const struct tw_view *v, uint8_t kind,
                                        const char *name, size_t *i)
 {
+    assert(*i <= v->count);
     while (*i > 0) {
         const struct tw_rec *r = &v->rec[--*i];
         bool seam = v == s->a ? is_seam_a(r, s->before) : r->phase == TWIN_PHASE_INIT;

@@ -7,6 +7,7 @@
  */
 #include "match.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Adds a difference, unless --ignore names its record (r of view v). */
@@ -174,6 +175,8 @@ void tw_stepdiff_drop(struct tw_stepdiff *d, bool (*drop)(const struct tw_diff *
 const struct tw_rec *tw_diff_rec(const struct tw_diff *d, const struct tw_view *a,
                                  const struct tw_view *b, const struct tw_view **view)
 {
+    assert(d->a != TW_NONE || d->b != TW_NONE);
+    assert(d->a == TW_NONE ? d->b < b->count : d->a < a->count);
     *view = d->a != TW_NONE ? a : b;
     return d->a != TW_NONE ? &a->rec[d->a] : &b->rec[d->b];
 }

@@ -20,6 +20,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,7 @@ static bool grow_slots(struct streams *t)
 /* The place of an id in the table, or the free one where it belongs. */
 static uint32_t *slot_of(const struct streams *t, uint64_t id)
 {
+    assert((t->mask & (t->mask + 1)) == 0);
     size_t at = (size_t)id & t->mask;
     while (t->slot[at] && t->s[t->slot[at] - 1].id != id)
         at = (at + 1) & t->mask;

@@ -9,6 +9,7 @@
  */
 #include "ulp.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -34,6 +35,7 @@ static struct format format_of(enum twin_dtype dtype)
 /* The bits of one value, at any alignment. */
 static uint64_t load(const unsigned char *p, unsigned bytes)
 {
+    assert(bytes <= sizeof(uint64_t));
     uint64_t x = 0;
     /* traces and kept values are little endian, like every machine we run on */
     memcpy(&x, p, bytes);
@@ -46,6 +48,7 @@ static uint64_t load(const unsigned char *p, unsigned bytes)
  */
 static int64_t ordered(uint64_t bits, struct format f)
 {
+    assert(f.bytes > 0);
     uint64_t sign = UINT64_C(1) << (8 * f.bytes - 1);
     return bits & sign ? -(int64_t)(bits & (sign - 1)) : (int64_t)bits;
 }

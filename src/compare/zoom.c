@@ -14,6 +14,7 @@
 #include "phrase.h"
 #include "ulp.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -268,6 +269,7 @@ static char *suspect_text(struct tw_cmp *c, const struct tw_zoom_found *op, cons
 {
     if (index == TW_NONE)
         return NULL;
+    assert(index < v->count);
     const struct tw_rec *r = &v->rec[index];
     return tw_cmp_text(c, "%u:%u:%s@%s", r->step, r->occurrence, op->op ? op->op : "",
                        tw_rec_scope(v, r));
