@@ -22,6 +22,7 @@
 
 #include "src/package/package.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +209,7 @@ static int exit_code(enum tw_replay_outcome outcome)
                                 [TW_REPLAY_DIFFERS] = TW_EXIT_DIFFER,
                                 [TW_REPLAY_INCONCLUSIVE] = TW_EXIT_INCONCLUSIVE,
                                 [TW_REPLAY_FAILED] = TW_EXIT_TROUBLE};
+    assert((size_t)outcome < sizeof codes / sizeof *codes);
     return codes[outcome];
 }
 

@@ -16,6 +16,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -98,6 +99,7 @@ static int json_error(int code)
 /* Prints; returns the exit code. */
 static int report(struct tw_shrink *c, enum tw_shrink_outcome outcome)
 {
+    assert((unsigned)outcome <= TW_SHRINK_INCONCLUSIVE);
     static const int code[] = {
         [TW_SHRUNK] = TW_EXIT_DIFFER,
         [TW_NOT_SHRUNK] = TW_EXIT_DIFFER,

@@ -6,6 +6,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +67,7 @@ enum answer { AGREES, CONTRADICTS, NOT_KNOWN };
 /* The pattern that s matches; NULL: none. */
 static const char *pattern_for(const struct twin_case *c, enum twin_case_key key, const char *s)
 {
+    assert((unsigned)key < TWIN_CASE_KEYS);
     for (size_t i = 0; i < c->accepts[key].count; i++)
         if (tw_glob(c->accepts[key].text[i], s))
             return c->accepts[key].text[i];
@@ -141,6 +143,7 @@ static enum answer ask(const struct twin_case *c, enum twin_case_key key,
 static void explain(struct twin_case_match *m, enum twin_case_key key,
                     const struct twin_signature *s)
 {
+    assert((unsigned)key < TWIN_CASE_KEYS);
     const char *const values[TWIN_CASE_KEYS] = {
         [TWIN_CASE_FACTORS] = s->factor_count ? s->factors[0] : "",
         [TWIN_CASE_OP] = s->op,

@@ -18,6 +18,7 @@
 #include "src/sign/signing.h"
 #include "src/snapshot/snapshot.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,8 @@
 const char *twin_area_name(enum twin_area a)
 {
     static const char *const names[] = {"code", "data", "environment", "configuration", "seeds"};
+    _Static_assert(sizeof names / sizeof *names == TWIN_AREAS, "a name for each area");
+    assert((unsigned)a < TWIN_AREAS);
     return names[a];
 }
 

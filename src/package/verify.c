@@ -18,6 +18,7 @@
 #include "src/package/package.h"
 #include "src/sign/sign.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,6 +56,7 @@ struct look {
 
 const char *twin_bag_change_name(enum twin_bag_change c)
 {
+    assert((unsigned)c <= TWIN_BAG_MALFORMED);
     static const char *const names[] = {"changed", "missing", "not listed", "not allowed",
                                         "malformed"};
     return names[c];

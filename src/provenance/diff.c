@@ -11,6 +11,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ static char *cut(const char *s)
 void tw_difference(struct tw_differences *d, enum twin_power power, const char *group,
                    const char *what, const char *a, const char *b, size_t count)
 {
+    assert((unsigned)power <= TWIN_POWER_NOISE);
     struct twin_world_differences *out = d->out;
     if (out->count == d->room) {
         size_t room = d->room ? 2 * d->room : 32;

@@ -12,6 +12,7 @@
 #include "base.h"
 #include "ulp.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ enum { PIECE = 1 << 18 };
 
 const char *twin_given_name(enum twin_given g)
 {
+    assert((unsigned)g < TWIN_GIVEN_COUNT);
     static const char *const names[TWIN_GIVEN_COUNT] = {"initial weights", "batches", "generators"};
     return names[g];
 }
@@ -106,6 +108,7 @@ static void add(struct twin_digest *sum, uint64_t key, const struct twin_trace_r
 static int take_given(struct reading *x, enum twin_given what, const struct twin_series *s,
                       const struct twin_trace_record *r)
 {
+    assert((unsigned)what < TWIN_GIVEN_COUNT);
     size_t *slot;
     if (slot_of(x, r->series, &slot) != 0)
         return TWIN_ENOMEM;

@@ -8,6 +8,7 @@
 
 #include "src/provenance/provenance.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ enum { BREACHES_MAX = 1000 };
 
 const char *twin_precision_name(enum twin_precision_outcome o)
 {
+    assert((unsigned)o <= TWIN_PRECISION_IDLE);
     static const char *const names[] = {"kept", "broken", "unknown", "not applicable"};
     return names[o];
 }

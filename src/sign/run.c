@@ -17,6 +17,7 @@
 #include "src/snapshot/content.h"
 #include "src/trace/trace.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,7 @@ static int rename_last(struct twin_subjects *s, size_t from, const char *id, str
 static int add_trace(const struct twin_run *r, const char *trace, bool must,
                      struct twin_subjects *s, size_t from, struct twin_error *err)
 {
+    assert(from <= s->count);
     struct twin_error why = TWIN_ERROR_INIT;
     const size_t n = strlen(r->dir);
     for (size_t i = from; i < s->count && strncmp(trace, r->dir, n) == 0; i++)

@@ -279,6 +279,7 @@ int twin_trust_read(const char *path, struct twin_trust **out, struct twin_error
 
 const char *twin_signature_state_name(enum twin_signature_state s)
 {
+    assert((unsigned)s <= TWIN_SIGNATURE_TWICE);
     static const char *const names[] = {"good",          "wrong",   "unknown-key", "expired",
                                         "not-yet-valid", "revoked", "twice"};
     return names[s];

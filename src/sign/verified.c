@@ -11,6 +11,7 @@
 #include "json_load.h"
 #include "json_text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,7 @@ static json_t *digests_json(const struct twin_subject *s)
 static void add_change(void *list, enum twin_subject_change c,
                        const struct twin_subject *signed_one, const struct twin_subject *found)
 {
+    assert((c == TWIN_SUBJECT_ADDED) == !signed_one && (c == TWIN_SUBJECT_MISSING) == !found);
     static const char *const words[] = {"changed", "missing", "added"};
     const char *name = "";
     if (signed_one)

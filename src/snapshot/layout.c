@@ -41,6 +41,7 @@ enum twin_layout twin_layout_of(const char *path, const char *head, size_t n)
 const char *twin_layout_name(enum twin_layout layout)
 {
     static const char *const names[] = {"none", "DVC", "Git LFS", "Hugging Face"};
+    _Static_assert(sizeof names / sizeof *names == TWIN_LAYOUT_HUGGINGFACE + 1, "a name for each");
     return (unsigned)layout < 4 ? names[layout] : "?";
 }
 

@@ -5,6 +5,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -278,6 +279,7 @@ static bool has_below(const struct twin_snapshot *s, const char *folder)
 /* Which path comes first; NULL, a list's end, comes last. */
 static int order_of(const struct twin_snapshot_entry *a, const struct twin_snapshot_entry *b)
 {
+    assert(a || b);
     if (!a)
         return 1;
     return b ? strcmp(a->path, b->path) : -1;

@@ -12,6 +12,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -120,6 +121,7 @@ fail:
 /* Has a folder listed later. Takes path over. 0, TWIN_ENOMEM or TWIN_ELIMIT. */
 static int queue(struct walk *w, char *path, size_t parent, const struct stat *st)
 {
+    assert(parent < w->folders || w->folders == 0);
     if (w->folders == w->room) {
         const size_t room = w->room ? w->room * 2 : 64;
         void *f = tw_reallocarray(w->folder, room, sizeof *w->folder);
@@ -218,6 +220,7 @@ static int take_link(struct walk *w, char *path, size_t parent, const struct sta
  * empty. */
 static int take(struct walk *w, size_t in, const char *name, bool *counts)
 {
+    assert(in < w->folders);
     struct stat st;
     char *path = w->folder[in].path[0] ? tw_printf("%s/%s", w->folder[in].path, name)
                                        : tw_strdup(name);

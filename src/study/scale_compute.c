@@ -13,6 +13,7 @@
 #include "phrase.h"
 #include "run_state.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -128,6 +129,7 @@ static const char *workers(uint64_t n, char out[32])
  * another number of ranks than asked for. */
 static void note_runs(struct tw_scale *s, size_t c)
 {
+    assert(c < s->counts);
     struct tw_buf failed = {0};
     char who[32];
     size_t good = s->point[c].runs, n = 0;

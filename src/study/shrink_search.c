@@ -10,6 +10,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -188,6 +189,7 @@ static int fewer_steps(struct tw_shrink *c, struct chain *k)
 /* First as small as allowed, which is the largest gain; then halves, until the divergence goes. */
 static int smaller(struct tw_shrink *c, struct chain *k, size_t knob)
 {
+    assert(knob < c->knob_count);
     struct tw_knob *x = &c->knob[knob];
     struct tw_shrink_setting s = current(c, k);
     uint64_t value = s.value[knob];

@@ -12,6 +12,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,7 @@ static struct side side_of(const struct tw_block *b, const bool *slow, size_t n,
 
 static double per_step(const struct side *s, int c)
 {
+    assert(c >= 0 && c < TWIN_COUNTERS);
     return s->rate[c] * s->t;
 }
 

@@ -13,6 +13,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +72,7 @@ static void finish(struct tw_block *b, double known[TWIN_COUNTERS])
 size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most,
                       struct tw_block out[TW_BLOCKS_MAX])
 {
+    assert(most >= 1 && most <= TW_BLOCKS_MAX);
     double seconds = 0, known[TWIN_COUNTERS] = {0};
     for (size_t i = 1; i < p->rows; i++)
         seconds += p->row[i].seconds;
@@ -111,6 +113,7 @@ struct stretch {
 /* The most blocks of a stretch. If more were slow, they would be the usual ones. */
 static size_t longest(size_t n)
 {
+    assert(n <= TW_BLOCKS_MAX);
     return n * 4 / 5;
 }
 
@@ -118,6 +121,7 @@ static size_t longest(size_t n)
  * lengths compare. */
 static double weight(size_t length, size_t n)
 {
+    assert(length > 0 && length < n);
     return 1 / sqrt((double)length * (double)(n - length));
 }
 
@@ -127,6 +131,7 @@ static double weight(size_t length, size_t n)
  */
 static struct stretch scan(const double *x, size_t n)
 {
+    assert(n >= 2 && n <= TW_BLOCKS_MAX);
     double sum[TW_BLOCKS_MAX + 1] = {0}, mean = 0;
     struct stretch best = {0, 0, 0};
     for (size_t i = 0; i < n; i++)
@@ -149,6 +154,7 @@ static struct stretch scan(const double *x, size_t n)
  */
 static void trim(struct stretch *s, const double *y, size_t n)
 {
+    assert(n <= TW_BLOCKS_MAX && s->from < s->to && s->to <= n);
     double in[TW_BLOCKS_MAX], out[TW_BLOCKS_MAX], a = 0, b = 0;
     size_t inside = 0, outside = 0;
     for (size_t i = 0; i < n; i++)
@@ -187,6 +193,7 @@ static bool any_stretch(const double *x, size_t n, const double *needed)
  */
 static double chance(const double *x, size_t n, double score, size_t shuffles)
 {
+    assert(n >= 2 && n <= TW_BLOCKS_MAX);
     double mixed[TW_BLOCKS_MAX], needed[TW_BLOCKS_MAX + 1], mean = 0;
     for (size_t i = 0; i < n; i++)
         mean += x[i] / (double)n;
@@ -280,6 +287,7 @@ static bool would_show(const double *y, size_t n)
  */
 static double least_visible(const double *y, size_t n, double least)
 {
+    assert(n >= 2 && n <= TW_BLOCKS_MAX);
     size_t length = n / 5 > 2 ? n / 5 : 2;
     for (int trial = 0; trial < TRIALS; trial++) {
         double slower = least * pow(1.15, trial);
@@ -304,6 +312,7 @@ static double least_visible(const double *y, size_t n, double least)
 static void describe_unrest(const struct tw_block *b, const double *y, size_t n,
                             struct twin_dip *out)
 {
+    assert(n > 0 && n <= TW_BLOCKS_MAX);
     const bool none[TW_BLOCKS_MAX] = {false};
     double middle = 0, least = threshold(y, none, n);
     if (twin_stats_median(y, n, &middle) != 0)

@@ -11,6 +11,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,7 @@ static bool all_spin(const struct ranks *all)
  */
 static double value(const struct ranks *all, const struct rank *r, size_t block, bool spin)
 {
+    assert(block >= r->first && block < r->first + r->count);
     return spin ? -log(fmax(1e-3, 1 - all->wait[block] / r->step)) : log(all->own[block]);
 }
 
@@ -113,6 +115,7 @@ static double value(const struct ranks *all, const struct rank *r, size_t block,
 static int against(const struct ranks *all, size_t which, bool spin, struct twin_uneven *out,
                    struct twin_error *err)
 {
+    assert(which < all->n && all->n >= 2);
     const struct rank *r = &all->rank[which];
     size_t nx = 0, ny = 0, above = 0;
     double median = 0, own = 0, wait = 0, count = 0;

@@ -7,6 +7,7 @@
  */
 #include "telemetry_inside.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -67,6 +68,7 @@ static const struct place of_gpus[] = {
 /* A cell; TW_UNKNOWN also when the table has no such column. */
 static uint64_t value(const struct tw_table *t, size_t row, size_t column)
 {
+    assert(row < t->rows && (column == SIZE_MAX || column < t->columns));
     return column == SIZE_MAX ? TW_UNKNOWN : t->cell[row * t->columns + column];
 }
 

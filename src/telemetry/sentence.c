@@ -6,12 +6,14 @@
  */
 #include "telemetry_inside.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
 /* The counters that testify for a cause, the better witness first; TWIN_COUNTERS ends the list. */
 static const enum twin_counter *witnesses(enum twin_cause c)
 {
+    assert((unsigned)c < TWIN_CAUSES);
     static const enum twin_counter of[TWIN_CAUSES][5] = {
         [TWIN_CAUSE_UNKNOWN] = {TWIN_COUNTERS},
         [TWIN_CAUSE_INTERFERENCE] = {TWIN_COUNTER_WAIT, TWIN_COUNTER_OTHERS, TWIN_COUNTER_CPU_STALL,

@@ -8,6 +8,7 @@
  */
 #include "telemetry_inside.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -282,6 +283,7 @@ static size_t row_at(const struct tw_table *t, uint64_t ns)
 /* A cell as a number; NaN: not known. */
 static double cell(const struct tw_table *t, size_t row, size_t column)
 {
+    assert(row < t->rows && column < t->columns);
     uint64_t v = t->cell[row * t->columns + column];
     return v == TW_UNKNOWN ? NAN : (double)v;
 }

@@ -7,6 +7,7 @@
  * Such a thread reads the file and writes its batch, and touches nothing else of the trace. */
 #include "reader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -50,6 +51,7 @@ static bool add_block(const struct twin_trace *t, struct tw_batch *b, uint64_t o
         x.payload_crc = x.whole ? tw_crc32c(t->header.crc, x.payload, header->payload_bytes) : 0;
         x.whole &= x.payload_crc == header->payload_crc;
     }
+    assert(b->count < TW_BATCH_BLOCKS);
     b->block[b->count++] = x;
     b->next = offset + (here ? tw_block_span(header) : 0);
     return true;

@@ -14,6 +14,7 @@
 
 #include "src/report/diagnosis.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -163,6 +164,7 @@ static bool bits_follow_hardware(const struct twin_diagnosis_facts *f)
  * reports. */
 static void say(struct twin_diagnosis_finding *d, enum twin_source source, char *evidence)
 {
+    assert((size_t)source < sizeof sources / sizeof *sources);
     d->source = source;
     d->name = sources[source].name;
     d->practice = sources[source].practice;

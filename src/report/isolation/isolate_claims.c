@@ -8,6 +8,7 @@
 
 #include "src/report/report.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,7 @@ static json_t *factor_ids(const struct tw_isolate *c, const struct twin_search_s
 /* Of two arms, the differences that are as in A. */
 static struct twin_search_set pins_of(const struct twin_search_evidence *e, uint32_t kind)
 {
+    assert(e->members <= TWIN_SEARCH_FACTORS && kind <= e->members);
     struct twin_search_set set = {{0}};
     for (uint32_t m = 1; m <= e->members; m++)
         if (m != kind)

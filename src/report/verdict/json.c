@@ -53,6 +53,7 @@ static json_t *stats(const struct twin_stats *s, struct twin_digest d)
 /* By enum twin_finding_type. */
 static const char *type_name(enum twin_finding_type t)
 {
+    _Static_assert(TWIN_FINDING_RANKS == 8, "a further type needs a name here");
     static const char *const names[] = {"value",   "layout", "only-a", "only-b", "order",
                                         "outcome", "output", "file",   "ranks"};
     return (size_t)t < sizeof names / sizeof names[0] ? names[t] : "?";
