@@ -303,7 +303,7 @@ static int make_runs(struct tw_check_command *command)
 }
 
 /* All runs, and what is found out from them. The exit code. */
-static int check(struct tw_check_command *command)
+static int check_job(struct tw_check_command *command)
 {
     struct tw_check *c = &command->check;
     int rc = make_runs(command);
@@ -375,7 +375,7 @@ static int run(int argc, char **argv)
             tw_stdout_reserve();
         rc = tw_check_prepare(&c);
         if (rc < 0)
-            rc = check(&c);
+            rc = check_job(&c);
         tw_stdout_restore();
         if (c.args.json && !c.printed)
             rc = tw_verdict_json_error(rc);

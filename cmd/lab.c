@@ -91,7 +91,7 @@ static char **copy_words(const char *const *words, size_t *count)
 }
 
 /* Something that an installation has was not found. The exit code. */
-static int missing(const char *what)
+static int say_missing(const char *what)
 {
     tw_say("lab: %s was not found; install twinrun again, or give a command of yours: twinrun lab "
            "-- python train.py",
@@ -174,7 +174,7 @@ static int embedded(struct tw_lab *lab)
                python);
         rc = TW_EXIT_TROUBLE;
     } else if (!program || !data || access(program, R_OK) != 0) {
-        rc = missing(lab->args.torch ? "the PyTorch example (cnn.py)" : "the trainer in C");
+        rc = say_missing(lab->args.torch ? "the PyTorch example (cnn.py)" : "the trainer in C");
     } else {
         lab->argv = copy_words(lab->args.torch ? torch : c, &lab->argc);
         lab->weights = tw_strdup(weights);
@@ -217,7 +217,7 @@ static int choose_job(struct tw_lab *lab, const struct tw_operands *job)
 /* ---- the order of events */
 
 /* Page, home, folder, job, factors, input: -1, or the exit code after a complaint. */
-static int prepare(struct tw_lab *lab, const struct tw_operands *job)
+static int prepare_lab(struct tw_lab *lab, const struct tw_operands *job)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     int rc = tw_page_check("lab", lab->args.html);
@@ -328,7 +328,7 @@ static int run(int argc, char **argv)
     } else {
         tw_interrupt_hold();
         tw_progress_setup(lab.args.quiet);
-        rc = prepare(&lab, &job);
+        rc = prepare_lab(&lab, &job);
         if (rc < 0)
             rc = experiment(&lab);
         else if (lab.args.json)

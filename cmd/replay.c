@@ -90,7 +90,7 @@ static const struct tw_pair examples[] = {
 
 /* ---- steps on the way */
 
-static void progress(void *user, const char *what)
+static void show_step(void *user, const char *what)
 {
     (void)user;
     if (!tw_progress_on())
@@ -177,8 +177,8 @@ static int say_differences(const struct replay_args *a, const json_t *difference
 
 /* Runs the job in its folder, with its variables, and hands over the run. The working folder of
  * this process is the job's from here on. -1, or the exit code. */
-static int launch(const struct replay_args *a, const struct twin_unpacked *u, const char *home,
-                  struct twin_run **out)
+static int launch_job(const struct replay_args *a, const struct twin_unpacked *u, const char *home,
+                      struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     /* What the first run did not have must not be there now. */
@@ -214,8 +214,8 @@ static int exit_code(enum tw_replay_outcome outcome)
 }
 
 /* Holds what came out against the package, and prints it. The exit code. */
-static int judge(const struct replay_args *a, const struct twin_unpacked *u,
-                 const struct twin_run *now)
+static int judge_run(const struct replay_args *a, const struct twin_unpacked *u,
+                     const struct twin_run *now)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_replayed r;
@@ -252,7 +252,7 @@ static int run_copy(const struct replay_args *a, const char *copy,
                                     .python = a->python,
                                     .build = strcmp(a->environment, "build") == 0,
                                     .pip = a->pip.items,
-                                    .progress = progress};
+                                    .progress = show_step};
     int rc = twin_unpack(copy, verdict, &o, &u, &err);
     tw_progress_clear();
     if (rc)
@@ -260,7 +260,7 @@ static int run_copy(const struct replay_args *a, const char *copy,
     rc = say_differences(a, u.differences);
     *started = rc < 0;
     if (rc < 0)
-        rc = launch(a, &u, into, &now);
+        rc = launch_job(a, &u, into, &now);
     if (rc < 0 && now->outcome == TWIN_RUN_NOT_STARTED)
         rc = tw_bad_use("replay", "%s", now->message);
     else if (rc < 0 && now->outcome == TWIN_RUN_INTERRUPTED)
@@ -268,7 +268,7 @@ static int run_copy(const struct replay_args *a, const char *copy,
     if (rc < 0) {
         if (!a->quiet)
             tw_say("replayed in %s", into);
-        rc = judge(a, &u, now);
+        rc = judge_run(a, &u, now);
     }
     twin_run_free(now);
     twin_unpacked_free(&u);

@@ -115,8 +115,8 @@ static int hand_out(const struct report_args *a, const struct twin_incident *x)
 /* ---- the order of events */
 
 /* Runs of different commands are arms. 0, or an exit code; said. */
-static int compare(const struct report_args *a, struct twin_run *const runs[2], bool same_command,
-                   struct twin_verdict **v)
+static int compare_runs(const struct report_args *a, struct twin_run *const runs[2],
+                        bool same_command, struct twin_verdict **v)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_compare_options o = {.arms = !same_command,
@@ -148,7 +148,7 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
         versions[i] = tw_incident_versions(p[i]);
     }
     bool same = command[0] && command[1] && strcmp(command[0], command[1]) == 0;
-    int rc = compare(a, runs, same, &v);
+    int rc = compare_runs(a, runs, same, &v);
     if (rc == 0) {
         struct twin_incident x = {.verdict = v,
                                   .command = command[0] ? command[0] : "",

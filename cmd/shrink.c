@@ -127,7 +127,7 @@ static int shrink(struct tw_shrink *c)
 }
 
 /* Knobs, home, and where each run's input comes from. -1, or the exit code after a complaint. */
-static int prepare(struct tw_shrink *c)
+static int prepare_shrinking(struct tw_shrink *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     int rc = tw_shrink_knobs(c, &err);
@@ -161,7 +161,7 @@ static int run(int argc, char **argv)
         c.argv = job.items;
         tw_interrupt_hold();
         tw_progress_setup(c.args.quiet);
-        rc = prepare(&c);
+        rc = prepare_shrinking(&c);
         if (rc < 0)
             rc = shrink(&c);
         if (c.args.json && !c.reported)

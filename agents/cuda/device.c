@@ -54,7 +54,7 @@ void tw_device_forget(void)
 }
 
 /* Loads the kernels into the current context. */
-static bool load(const struct tw_driver *d, struct context *c)
+static bool load_kernels(const struct tw_driver *d, struct context *c)
 {
     tw_cu_module module;
     return tw_device_image_bytes && d->module_load(&module, tw_device_image) == 0 &&
@@ -94,7 +94,7 @@ static struct context *slot_of(tw_cu_context at)
     if (found && atomic_load(&found->state) == 0) {
         const struct tw_driver *d = tw_driver();
         int mode = relax(d);
-        atomic_store(&found->state, load(d, found) ? 1 : -1);
+        atomic_store(&found->state, load_kernels(d, found) ? 1 : -1);
         restore(d, mode);
     }
     pthread_mutex_unlock(&making);
@@ -102,7 +102,7 @@ static struct context *slot_of(tw_cu_context at)
 }
 
 /* The current context with its kernels; NULL when there is none, or it cannot have them. */
-static struct context *current(const struct tw_driver *d)
+static struct context *current_context(const struct tw_driver *d)
 {
     tw_cu_context at = NULL;
     if (atomic_load(&forgotten) || !tw_device_image_bytes || !d || d->context_current(&at) != 0 ||
@@ -117,12 +117,12 @@ static struct context *current(const struct tw_driver *d)
 
 bool tw_device_ready(void)
 {
-    return current(tw_driver()) != NULL;
+    return current_context(tw_driver()) != NULL;
 }
 
 /* Allocates the memory of a place in the current context. False, with nothing allocated, when one
  * part is refused. */
-static bool make(const struct tw_driver *d, struct place *p, tw_cu_context at)
+static bool make_place(const struct tw_driver *d, struct place *p, tw_cu_context at)
 {
     int mode = relax(d);
     bool good = d->allocate(&p->scratch, SCRATCH_BYTES) == 0;
@@ -145,7 +145,7 @@ static bool make(const struct tw_driver *d, struct place *p, tw_cu_context at)
 
 /* A place of this context that no other thread uses; NULL when all are taken or there is no memory.
  * Places that have memory already are tried first. */
-static struct place *take(const struct tw_driver *d, tw_cu_context at)
+static struct place *take_place(const struct tw_driver *d, tw_cu_context at)
 {
     bool room = true; /* what could not be allocated for one place cannot be for the next */
     for (int fresh = 0; fresh < 2; fresh++) {
@@ -154,7 +154,7 @@ static struct place *take(const struct tw_driver *d, tw_cu_context at)
             if (atomic_exchange(&p->taken, true))
                 continue;
             bool empty = fresh && !p->at;
-            if (p->at == at || (empty && make(d, p, at)))
+            if (p->at == at || (empty && make_place(d, p, at)))
                 return p;
             room = !empty;
             atomic_store(&p->taken, false);
@@ -176,8 +176,8 @@ struct work {
 };
 
 /* Puts a kernel on the stream, unless something has failed before. */
-static void launch(struct work *w, tw_cu_function kernel, uint64_t blocks, unsigned threads,
-                   void **arguments)
+static void launch_kernel(struct work *w, tw_cu_function kernel, uint64_t blocks, unsigned threads,
+                          void **arguments)
 {
     if (!w->failed && blocks)
         w->failed = blocks > INT32_MAX ||
@@ -203,9 +203,9 @@ static void send(struct work *w, struct filling *f)
     void *with_scratch[] = {&f->looks, &w->place->scratch, &w->place->seen};
     if (f->looks.n == 0)
         return;
-    launch(w, f->kernel, f->blocks, TW_LOOK_THREADS, f->add ? with_scratch : plain);
+    launch_kernel(w, f->kernel, f->blocks, TW_LOOK_THREADS, f->add ? with_scratch : plain);
     if (f->add)
-        launch(w, f->add, f->looks.n, f->add_threads, with_scratch);
+        launch_kernel(w, f->add, f->looks.n, f->add_threads, with_scratch);
     f->looks.n = 0;
     f->blocks = f->places = 0;
 }
@@ -281,8 +281,8 @@ static uint64_t one_nan(double x)
 }
 
 /* A result of the device as the host's structures. Keys are 0 where there was no number. */
-static void understand(const struct tw_seen *s, const struct tw_device_tensor *t,
-                       struct tw_device_found *f)
+static void understand_result(const struct tw_seen *s, const struct tw_device_tensor *t,
+                              struct tw_device_found *f)
 {
     const bool complex = t->dtype == TWIN_C64 || t->dtype == TWIN_C128;
     f->digest = (struct twin_digest){s->a, s->b};
@@ -368,7 +368,7 @@ static void some(struct work *w, const struct tw_device_tensor *tensors, size_t 
     /* Whatever failed: nothing of ours may still be at work when the place is given back. */
     w->failed |= w->driver->wait(w->stream) != 0;
     for (size_t i = 0; i < n && !w->failed; i++)
-        understand(&w->place->host[i], &tensors[i], &found[i]);
+        understand_result(&w->place->host[i], &tensors[i], &found[i]);
 }
 
 /* Refused while the stream is captured: what it waits for would not run. */
@@ -376,12 +376,12 @@ bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stre
                     struct tw_device_found *found)
 {
     const struct tw_driver *d = tw_driver();
-    const struct context *c = current(d);
+    const struct context *c = current_context(d);
     int capturing = TW_CU_CAPTURE_NONE;
     if (!c || d->is_capturing(stream, &capturing) != 0 || capturing != TW_CU_CAPTURE_NONE)
         return false;
     struct work w = {
-        .driver = d, .context = c, .stream = stream, .place = take(d, atomic_load(&c->at))};
+        .driver = d, .context = c, .stream = stream, .place = take_place(d, atomic_load(&c->at))};
     if (!w.place)
         return false;
     int mode = relax(d);

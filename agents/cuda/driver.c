@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* In the order of find()'s table. */
+/* In the order of find_driver()'s table. */
 static const char *const names[] = {
     "cuCtxGetCurrent",     "cuModuleLoadData",    "cuModuleGetFunction",
     "cuMemAlloc_v2",       "cuMemFree_v2",        "cuMemHostAlloc",
@@ -24,7 +24,7 @@ static int allocate_host(void **memory, size_t bytes)
 }
 
 /* Looks only at a library that is loaded already. All functions or none. */
-static bool find(struct tw_driver *d)
+static bool find_driver(struct tw_driver *d)
 {
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     void *at[sizeof names / sizeof names[0]];
@@ -56,7 +56,7 @@ const struct tw_driver *tw_driver(void)
     static atomic_bool found;
     if (!atomic_load_explicit(&found, memory_order_acquire)) {
         pthread_mutex_lock(&lock);
-        if (!atomic_load(&found) && find(&driver))
+        if (!atomic_load(&found) && find_driver(&driver))
             atomic_store_explicit(&found, true, memory_order_release);
         pthread_mutex_unlock(&lock);
     }

@@ -495,7 +495,7 @@ static bool is_all_equal(struct judging *j, const struct tw_bl_proc *p, struct t
 
 /* Processes that started at once have no order of their own: one whose records agree comes first,
  * then the first that is left. */
-static struct tw_proc *counterpart(struct judging *j, const struct tw_bl_proc *p)
+static struct tw_proc *counterpart_of(struct judging *j, const struct tw_bl_proc *p)
 {
     struct tw_proc *left = NULL, *only = NULL;
     size_t candidates = 0;
@@ -551,7 +551,7 @@ static int judge_processes(struct judging *j, struct twin_error *err)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < j->b->procs; i++) {
         const struct tw_bl_proc *p = &j->b->proc[i];
-        struct tw_proc *q = counterpart(j, p);
+        struct tw_proc *q = counterpart_of(j, p);
         if (!q) {
             tw_buf_printf(&lost, "%srank %d", lost.len ? ", " : "", p->rank);
             continue;

@@ -523,8 +523,8 @@ static int make_processes(struct maker *m, struct tw_side *side, size_t n, struc
 }
 
 /* What the baseline says of itself: version, time, command and options of the first run. */
-static void describe(struct tw_cmp *c, struct twin_baseline *b, const struct twin_run *r, size_t n,
-                     const char *version)
+static void describe_baseline(struct tw_cmp *c, struct twin_baseline *b, const struct twin_run *r,
+                              size_t n, const char *version)
 {
     time_t now = time(NULL);
     struct tm utc;
@@ -571,7 +571,7 @@ int twin_baseline_make(const struct twin_run *const *runs, size_t n,
                       .room = {DETAIL_BYTES, NUMBER_BYTES, SKETCH_BYTES},
                       .err = err};
     if (rc == 0) {
-        describe(&c, b, runs[0], n, version);
+        describe_baseline(&c, b, runs[0], n, version);
         rc = make_processes(&m, side, n, err);
     }
     if (rc == 0 && c.oom)

@@ -194,8 +194,8 @@ static bool both_switches(const struct tw_group *a, const struct tw_group *b)
 }
 
 /* Pairs each group of A that has no mate with the first such group of B that belongs to it. */
-static void match(struct tw_side side[2],
-                  bool (*belong)(const struct tw_group *, const struct tw_group *))
+static void match_groups(struct tw_side side[2],
+                         bool (*belong)(const struct tw_group *, const struct tw_group *))
 {
     for (size_t i = 0; i < side[0].groups; i++)
         for (size_t j = 0; side[0].group[i].mate == TW_NONE && j < side[1].groups; j++)
@@ -212,8 +212,8 @@ int tw_sides_match(struct tw_side side[2], struct twin_error *err)
     int rc = match_common(side, err);
     number_blocks(&side[0]);
     number_blocks(&side[1]);
-    match(side, same_option);
-    match(side, both_positional);
-    match(side, both_switches);
+    match_groups(side, same_option);
+    match_groups(side, both_positional);
+    match_groups(side, both_switches);
     return rc;
 }

@@ -104,7 +104,7 @@ void tw_arm_mark(struct tw_arm *arm)
 
 /* Puts the run into its class and counts the arm anew. Returns the class; -1 when all TW_CLASSES
  * are taken, in which case the run counts as divergent from the usual class. */
-static int classify(struct tw_arm *arm, const struct twin_search_result *r)
+static int classify_run(struct tw_arm *arm, const struct twin_search_result *r)
 {
     if (arm->classes == 0) {
         arm->class[0].first = arm->reference;
@@ -164,7 +164,7 @@ int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_searc
         arm->compared++;
         arm->parted += r->parted;
     } else {
-        class = classify(arm, r);
+        class = classify_run(arm, r);
     }
     arm->steps += r->steps;
     arm->blind += r->blind && !r->parted;

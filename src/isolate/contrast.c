@@ -121,8 +121,8 @@ static const struct tw_reference *known_reference(const struct tw_search *s,
 }
 
 /* Adds a reference run. The first one that is added is W0's. */
-static int remember(struct tw_search *s, const struct twin_search_set *freed, uint64_t handle,
-                    struct twin_error *err)
+static int remember_reference(struct tw_search *s, const struct twin_search_set *freed,
+                              uint64_t handle, struct twin_error *err)
 {
     struct tw_reference *grown = tw_reallocarray(s->reference, s->reference_count + 1,
                                                  sizeof *grown);
@@ -148,7 +148,7 @@ int tw_pinned_world(struct tw_search *s, struct twin_error *err)
             if (rc)
                 return rc;
             if (s->result[0].status == TWIN_ENDED_WELL)
-                return remember(s, &none, s->result[0].handle, err);
+                return remember_reference(s, &none, s->result[0].handle, err);
         }
         int rc = s->plan->arms ? TW_WORLD_FAILS : tw_drop_failing_pin(s, &all, err);
         if (rc)
@@ -221,7 +221,7 @@ static int reference_for(struct tw_search *s, const struct twin_search_set *free
         if (s->result[0].status != TWIN_ENDED_WELL)
             return TW_WORLD_FAILS;
         bool steady = !s->result[0].parted;
-        rc = remember(s, &unset, s->result[0].handle, err);
+        rc = remember_reference(s, &unset, s->result[0].handle, err);
         struct twin_search_test *row = rc || !steady ? NULL : row_of(s, &unset, err);
         if (rc || (steady && !row))
             return rc ? rc : TWIN_ENOMEM;
@@ -328,7 +328,7 @@ static double sum(const double *weight, size_t n)
 
 /* Where to cut [low, high) so that both sides weigh as nearly the same as can be; low < cut <
  * high. */
-static size_t cut(const double *weight, size_t low, size_t high)
+static size_t cut_by_weight(const double *weight, size_t low, size_t high)
 {
     assert(high - low >= 2); /* else there is no place between the two */
     double all = sum(weight + low, high - low), left = 0, closest = INFINITY;
@@ -344,7 +344,8 @@ static size_t cut(const double *weight, size_t low, size_t high)
 }
 
 /* Keeps those of the list that are in the set, in their order; returns how many. */
-static size_t keep(size_t *list, double *weight, size_t n, const struct twin_search_set *set)
+static size_t keep_members(size_t *list, double *weight, size_t n,
+                           const struct twin_search_set *set)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
@@ -358,7 +359,8 @@ static size_t keep(size_t *list, double *weight, size_t n, const struct twin_sea
 /* Applies what earlier contrasts say of these candidates, each taken as the only cause: a
  * divergence leaves only those that were freed in it, a clean comparison makes those that were
  * freed less likely by 1 - rate. Returns how many are left in the list. */
-static size_t learn(const struct tw_search *s, size_t *list, double *weight, size_t n, double rate)
+static size_t learn_from_tests(const struct tw_search *s, size_t *list, double *weight, size_t n,
+                               double rate)
 {
     assert(rate > 0 && rate < 1);
     struct twin_search_set all = {{0}};
@@ -367,7 +369,7 @@ static size_t learn(const struct tw_search *s, size_t *list, double *weight, siz
     for (size_t t = 0; t < s->report->test_count; t++) {
         const struct twin_search_test *row = &s->report->test[t];
         if (row->parted && tw_set_within(&row->freed, &all) && tw_set_count(&row->freed) > 0) {
-            n = keep(list, weight, n, &row->freed);
+            n = keep_members(list, weight, n, &row->freed);
             all = row->freed;
         }
         for (size_t i = 0; i < n && !row->parted; i++)
@@ -410,7 +412,7 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
     double rate = tw_least_rate(arm);
     size_t n = tw_suspects(s, &arm->pinned, list, weight);
     double several = 0.002 * sum(weight, n);
-    n = learn(s, list, weight, n, rate);
+    n = learn_from_tests(s, list, weight, n, rate);
     unsigned tests = 0;
     *found = (struct twin_search_set){{0}};
     while (n > 0 && sum(weight, n) > several) {
@@ -421,7 +423,7 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
         }
         tests++;
         /* Free about half of the weight, the most suspected first. */
-        size_t part = n > 1 ? cut(weight, 0, n) : 1;
+        size_t part = n > 1 ? cut_by_weight(weight, 0, n) : 1;
         double inside = sum(weight, part), outside = sum(weight + part, n - part) + several;
         struct twin_search_set freed = {{0}};
         for (size_t i = 0; i < part; i++)
@@ -465,7 +467,7 @@ static int minimal(struct tw_search *s, const size_t *list, const double *weight
     for (size_t high = n; high > 0;) {
         size_t low = 0;
         while (high - low > 1) {
-            size_t middle = cut(weight, low, high);
+            size_t middle = cut_by_weight(weight, low, high);
             struct twin_search_set prefix = set;
             for (size_t i = 0; i < middle; i++)
                 tw_set_add(&prefix, list[i]);

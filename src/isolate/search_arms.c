@@ -47,7 +47,7 @@ struct tw_isolate_arms {
 
 /* A side of a difference for the person: printable, "nothing" where the command has none.
  * malloc'ed. */
-static char *shown(const char *text)
+static char *shown_side(const char *text)
 {
     return text ? tw_printable(text, strlen(text)) : tw_strdup("nothing");
 }
@@ -58,7 +58,7 @@ static int add_candidate(struct tw_isolate *c, size_t i)
     assert(i < c->arms->count);
     struct tw_isolate_arms *x = c->arms;
     const struct twin_difference *d = &x->difference[i];
-    char *a = shown(d->a), *b = shown(d->b);
+    char *a = shown_side(d->a), *b = shown_side(d->b);
     char *pin = a ? tw_printf("%s, as in A", a) : NULL;
     char *fix = a && b ? tw_printf("A has %s, B has %s", a, b) : NULL;
     tw_free(a);

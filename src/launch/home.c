@@ -86,7 +86,8 @@ static int64_t start_time(const char *dir)
 
 /* Adds every run folder below `runs` to *list. On failure *list holds what was found before; the
  * caller frees it in either case. */
-static int collect(DIR *d, const char *runs, struct entry **list, size_t *n, struct twin_error *err)
+static int collect_runs(DIR *d, const char *runs, struct entry **list, size_t *n,
+                        struct twin_error *err)
 {
     for (struct dirent *e; (e = readdir(d));) {
         if (e->d_name[0] == '.')
@@ -123,7 +124,7 @@ int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_err
     DIR *d = opendir(runs);
     int rc = 0;
     if (d)
-        rc = collect(d, runs, &list, &n, err);
+        rc = collect_runs(d, runs, &list, &n, err);
     else if (errno != ENOENT)
         rc = twin_error_system(err, "cannot list %s", runs);
     if (d)

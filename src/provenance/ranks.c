@@ -36,7 +36,7 @@ static void put_pair(json_t *o, const char *pair)
 }
 
 /* The object under a key of the rank, made when it is not there. */
-static json_t *part(json_t *rank, const char *key)
+static json_t *part_of(json_t *rank, const char *key)
 {
     json_t *o = json_object_get(rank, key);
     if (!o) {
@@ -54,8 +54,8 @@ static void put_setting(json_t *rank, const char *pair)
     char *key = space ? tw_strndup(pair, (size_t)(space - pair)) : NULL;
     json_t *before = key ? json_object_get(json_object_get(rank, "settings"), key) : NULL;
     if (json_is_string(before) && strcmp(json_string_value(before), space + 1) != 0)
-        json_object_set(part(rank, "settings_at_start"), key, before);
-    put_pair(part(rank, "settings"), pair);
+        json_object_set(part_of(rank, "settings_at_start"), key, before);
+    put_pair(part_of(rank, "settings"), pair);
     tw_free(key);
 }
 
@@ -78,17 +78,17 @@ static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const c
         if (!sign)
             return;
         *sign = '\0';
-        tw_pv_put_variable(g->c, part(rank, "variables"), g->ours, value, sign + 1);
+        tw_pv_put_variable(g->c, part_of(rank, "variables"), g->ours, value, sign + 1);
     } else if (strcmp(key, "ours") == 0) {
         tw_pv_add(g->ours, tw_json_bytes(value));
     } else if (strcmp(key, "version") == 0) {
-        put_pair(part(rank, "versions"), value);
+        put_pair(part_of(rank, "versions"), value);
     } else if (strcmp(key, "machine") == 0) {
-        put_pair(part(rank, "machine"), value);
+        put_pair(part_of(rank, "machine"), value);
     } else if (strcmp(key, "setting") == 0) {
         put_setting(rank, value);
     } else if (strcmp(key, "generator") == 0) {
-        put_pair(part(rank, "generators"), value);
+        put_pair(part_of(rank, "generators"), value);
     } else if (strcmp(key, "library") == 0 && value[0] == '/') {
         add_library(g, mapped, value);
     } else if (strcmp(key, "path") == 0) {

@@ -339,7 +339,7 @@ static int digest_values(struct twin_content *c, struct twin_error *err)
 }
 
 /* The lists of what was opened, and the digest of what is no tensor. */
-static int prepare(const char *path, struct twin_content *out, struct twin_error *err)
+static int prepare_content(const char *path, struct twin_content *out, struct twin_error *err)
 {
     out->count = twin_tensors_count(out->tensors);
     out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
@@ -414,7 +414,7 @@ static int read_folder(const char *path, bool whole, struct twin_content *out,
     /* .metadata lists the tensors: nobody needs the digests of the files */
     if (!whole && is_distributed(path)) {
         rc = twin_tensors_open_all(path, &out->tensors, err);
-        rc = rc ? rc : prepare(path, out, err);
+        rc = rc ? rc : prepare_content(path, out, err);
         rc = rc ? rc : digest_all(out, err);
         out->file_bytes = bytes_in(path);
         return rc;
@@ -423,7 +423,7 @@ static int read_folder(const char *path, bool whole, struct twin_content *out,
         return rc;
     rc = is_distributed(path) ? twin_tensors_open_all(path, &out->tensors, err)
                               : open_files(path, &s, &out->tensors, err);
-    rc = rc ? rc : prepare(path, out, err);
+    rc = rc ? rc : prepare_content(path, out, err);
     rc = rc ? rc : digest_all(out, err);
     memcpy(out->file, s.root, sizeof out->file);
     out->file_bytes = s.bytes;
@@ -473,7 +473,7 @@ static int read_any(const char *path, bool whole, struct twin_content *out, stru
         rc = read_folder(path, whole, out, err);
     } else {
         rc = twin_tensors_open_all(path, &out->tensors, err);
-        rc = rc ? rc : prepare(path, out, err);
+        rc = rc ? rc : prepare_content(path, out, err);
         if (rc == 0)
             rc = whole ? digest_both(path, out, err) : digest_all(out, err);
         if (!whole)
@@ -507,8 +507,8 @@ void twin_content_free(struct twin_content *c)
 /* How far two tensors lie apart: both exist, at i in a and at j in b, and their digests differ.
  * Numbers are given only where types and shapes are the same; elements are read in stretches of
  * CHUNK bytes. */
-static int measure(const struct twin_content *a, const struct twin_content *b, size_t i, size_t j,
-                   struct twin_content_difference *d, struct twin_error *err)
+static int measure_pair(const struct twin_content *a, const struct twin_content *b, size_t i,
+                        size_t j, struct twin_content_difference *d, struct twin_error *err)
 {
     const struct twin_tensors_entry *x = d->a, *y = d->b;
     d->values = x->dtype == y->dtype && x->ndim == y->ndim &&
@@ -568,7 +568,7 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
         j += order >= 0;
         if (order == 0 && memcmp(x->digest, y->digest, sizeof x->digest) == 0)
             continue;
-        int rc = order == 0 ? measure(a, b, x->index, y->index, &d, err) : 0;
+        int rc = order == 0 ? measure_pair(a, b, x->index, y->index, &d, err) : 0;
         if (rc)
             return rc;
         visits++;

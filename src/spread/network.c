@@ -53,7 +53,7 @@ static double log_of(double x)
 }
 
 /* How late a message is, in seconds. An exponential draw is -ln u. */
-static double late(struct draws *d)
+static double draw_lateness(struct draws *d)
 {
     if (d->net->jitter == TWIN_JITTER_NONE)
         return 0;
@@ -88,7 +88,7 @@ static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *
     }
     for (uint32_t s = 0; s < steps; s++) {
         for (uint32_t r = 0; r < n; r++) {
-            const double from = now[r ? r - 1 : n - 1] + message_s + late(d);
+            const double from = now[r ? r - 1 : n - 1] + message_s + draw_lateness(d);
             then[r] = fmax(now[r], from);
         }
         double *swap = now;
@@ -110,7 +110,7 @@ static double broadcast(struct draws *d, uint32_t ranks, double message_s, doubl
         t[r] = from;
     for (uint32_t mask = ranks > 1 ? top : 0; mask; mask >>= 1)
         for (uint32_t r = 0; r + mask < ranks; r += 2 * mask) {
-            t[r] += message_s + late(d);
+            t[r] += message_s + draw_lateness(d);
             t[r + mask] = t[r];
         }
     return largest(t, ranks);
@@ -118,11 +118,11 @@ static double broadcast(struct draws *d, uint32_t ranks, double message_s, doubl
 
 /* Up to rank 0, each rank taking its children's messages one after the other, and down again the
  * same way, whole. */
-static double tree(struct draws *d, uint32_t ranks, double message_s, double *t)
+static double tree_time(struct draws *d, uint32_t ranks, double message_s, double *t)
 {
     for (uint32_t mask = 1; mask < ranks; mask <<= 1)
         for (uint32_t r = 0; r + mask < ranks; r += 2 * mask)
-            t[r] = fmax(t[r], t[r + mask]) + message_s + late(d);
+            t[r] = fmax(t[r], t[r + mask]) + message_s + draw_lateness(d);
     return broadcast(d, ranks, message_s, t[0], t);
 }
 
@@ -131,7 +131,7 @@ static double one_by_one(struct draws *d, uint32_t ranks, double message_s, doub
 {
     double now = 0;
     for (uint32_t r = 1; r < ranks; r++)
-        now += message_s + late(d);
+        now += message_s + draw_lateness(d);
     return broadcast(d, ranks, message_s, now, t);
 }
 
@@ -146,15 +146,15 @@ static double doubling(struct draws *d, uint32_t ranks, double message_s, double
     const uint32_t extra = ranks - power;
     double *then = t + ranks;
     for (uint32_t r = 0; r < extra; r++)
-        t[r] = message_s + late(d); /* its pair's contribution has to come first */
+        t[r] = message_s + draw_lateness(d); /* its pair's contribution has to come first */
     for (uint32_t mask = 1; mask < power; mask <<= 1) {
         for (uint32_t r = 0; r < power; r++)
-            then[r] = fmax(t[r], t[r ^ mask]) + message_s + late(d);
+            then[r] = fmax(t[r], t[r ^ mask]) + message_s + draw_lateness(d);
         memcpy(t, then, power * sizeof *t);
     }
     double last = largest(t, power);
     for (uint32_t r = 0; r < extra; r++)
-        last = fmax(last, t[r] + message_s + late(d));
+        last = fmax(last, t[r] + message_s + draw_lateness(d));
     return last;
 }
 
@@ -196,7 +196,7 @@ static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double 
                     const uint32_t child = link[i].child[c];
                     /* until when its link to the parent is busy */
                     up[child] = fmax(up[child], ready[child]) + segment_s;
-                    at = fmax(at, up[child] + late(d));
+                    at = fmax(at, up[child] + draw_lateness(d));
                 }
             ready[link[i].rank] = at;
         }
@@ -205,7 +205,7 @@ static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double 
             for (int c = 0; c < 2; c++)
                 if (link[i].child[c] < ranks) {
                     down[rank] = fmax(down[rank], ready[rank]) + segment_s;
-                    ready[link[i].child[c]] = down[rank] + late(d);
+                    ready[link[i].child[c]] = down[rank] + draw_lateness(d);
                 }
             last = fmax(last, ready[rank]);
         }
@@ -267,7 +267,7 @@ static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order
     if (!a)
         return tw_no_memory(err, "for %u ranks", ranks);
     for (uint32_t r = 0; r < ranks; r++)
-        a[r] = (struct arriving){r ? d->net->alpha_s + late(d) : -1, r};
+        a[r] = (struct arriving){r ? d->net->alpha_s + draw_lateness(d) : -1, r};
     qsort(a, ranks, sizeof *a, by_time);
     double now = 0;
     for (uint32_t i = 0; i < ranks; i++) {
@@ -304,7 +304,7 @@ int twin_network_time(const struct twin_network *net, enum twin_algorithm a, uin
     case TWIN_RING:
         *seconds = ring(&d, ranks, net->alpha_s + bytes / ranks * net->beta_s, &all, t);
         break;
-    case TWIN_TREE: *seconds = tree(&d, ranks, whole, t); break;
+    case TWIN_TREE: *seconds = tree_time(&d, ranks, whole, t); break;
     case TWIN_RECURSIVE_DOUBLING: *seconds = doubling(&d, ranks, whole, t); break;
     case TWIN_DOUBLE_TREE: rc = double_tree(&d, ranks, bytes, t, seconds, err); break;
     case TWIN_ARRIVAL: rc = arrive(&d, ranks, bytes, arrival, t, seconds, err); break;

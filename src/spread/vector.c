@@ -59,8 +59,8 @@ static uint64_t element_at(const struct twin_vector_job *j, uint64_t i)
 /* Fills a tile: the contributions of its elements in rows, and each element's exact sum and rounded
  * sum. finite[lane] is false where a contribution is not, and in lanes beyond the last element,
  * which hold zeros. */
-static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lanes,
-                bool finite[TW_TILE_LANES], struct twin_error *err)
+static int fill_tile(struct engine *e, struct bench *b, uint64_t first, unsigned lanes,
+                     bool finite[TW_TILE_LANES], struct twin_error *err)
 {
     assert(lanes > 0 && lanes <= TW_TILE_LANES);
     const struct twin_vector_job *j = e->job;
@@ -150,8 +150,8 @@ static uint64_t count_distinct(double *x, size_t n)
 
 /* Adds one element's results to the figures of its block. Elements with anything that is not finite
  * are counted only. */
-static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at, unsigned lane,
-                  bool finite)
+static void judge_element(struct engine *e, struct bench *b, struct part *p, uint64_t at,
+                          unsigned lane, bool finite)
 {
     assert(at < e->job->elements && lane < TW_TILE_LANES);
     const size_t n = e->job->orders;
@@ -210,12 +210,12 @@ static int do_block(void *user, unsigned thread, uint64_t block, struct twin_err
         const uint64_t first = tile * TW_TILE_LANES;
         const unsigned lanes = n - first < TW_TILE_LANES ? (unsigned)(n - first) : TW_TILE_LANES;
         bool finite[TW_TILE_LANES];
-        int rc = fill(e, b, first, lanes, finite, err);
+        int rc = fill_tile(e, b, first, lanes, finite, err);
         if (rc != 0)
             return rc;
         add_all(e, b, first, lanes);
         for (unsigned lane = 0; lane < lanes; lane++)
-            judge(e, b, &e->part[block], first + lane, lane, finite[lane]);
+            judge_element(e, b, &e->part[block], first + lane, lane, finite[lane]);
     }
     return 0;
 }
@@ -266,8 +266,8 @@ static int count_vectors(struct twin_vector_spread *s, struct twin_error *err)
 }
 
 /* Adds up the blocks in their order, and makes quantiles and counts of them. */
-static int merge(struct engine *e, uint64_t blocks, struct twin_vector_spread *s,
-                 struct twin_error *err)
+static int merge_parts(struct engine *e, uint64_t blocks, struct twin_vector_spread *s,
+                       struct twin_error *err)
 {
     for (uint64_t k = 0; k < blocks; k++) {
         const struct part *p = &e->part[k];
@@ -299,8 +299,9 @@ static int merge(struct engine *e, uint64_t blocks, struct twin_vector_spread *s
     return count_vectors(s, err);
 }
 
-/* All memory is taken before threads start. After an error `discard` frees what is there. */
-static int prepare(struct engine *e, uint64_t blocks, unsigned threads, struct twin_error *err)
+/* All memory is taken before threads start. After an error free_engine() frees what is there. */
+static int prepare_engine(struct engine *e, uint64_t blocks, unsigned threads,
+                          struct twin_error *err)
 {
     const struct twin_vector_job *j = e->job;
     const uint64_t kept = (j->elements + e->step - 1) / e->step;
@@ -333,7 +334,7 @@ static int prepare(struct engine *e, uint64_t blocks, unsigned threads, struct t
     return rc;
 }
 
-static void discard(struct engine *e, uint64_t blocks, unsigned threads)
+static void free_engine(struct engine *e, uint64_t blocks, unsigned threads)
 {
     for (int i = 0; e->program && i <= TWIN_ALGORITHMS; i++)
         tw_program_free(&e->program[i]);
@@ -372,11 +373,11 @@ int twin_vector_spread(const struct twin_vector_job *job, struct twin_vector_res
     /* Each thread needs room of its own, so their number is fixed here. */
     const unsigned threads = tw_threads(job->threads, blocks);
     memset(result, 0, job->orders * sizeof *result);
-    int rc = prepare(&e, blocks, threads, err);
+    int rc = prepare_engine(&e, blocks, threads, err);
     if (rc == 0)
         rc = tw_work_run(&w, blocks, threads, err);
     if (rc == 0)
-        rc = merge(&e, blocks, out, err);
-    discard(&e, blocks, threads);
+        rc = merge_parts(&e, blocks, out, err);
+    free_engine(&e, blocks, threads);
     return rc;
 }

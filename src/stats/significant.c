@@ -51,7 +51,7 @@ const char *twin_real_name(enum twin_real r)
 }
 
 /* Are there values, not too many, all finite, and positive where a logarithm is taken? */
-static bool usable(const double *x, size_t n, bool positive)
+static bool is_usable(const double *x, size_t n, bool positive)
 {
     for (size_t i = 0; i < n; i++)
         if (positive && !(x[i] > 0))
@@ -60,7 +60,7 @@ static bool usable(const double *x, size_t n, bool positive)
 }
 
 /* How many different bit patterns: 0 and -0 are two. */
-static size_t distinct(const double *sorted, size_t n)
+static size_t count_distinct(const double *sorted, size_t n)
 {
     size_t k = n > 0;
     for (size_t i = 1; i < n; i++)
@@ -69,14 +69,14 @@ static size_t distinct(const double *sorted, size_t n)
 }
 
 /* Describes one set, whatever the question. 0 or TWIN_ENOMEM. */
-static int summarise(const double *x, size_t n, struct twin_set_summary *s)
+static int summarise_set(const double *x, size_t n, struct twin_set_summary *s)
 {
     assert(n > 0);
     double *sorted = tw_stats_sorted_copy(x, n), *z = tw_reallocarray(NULL, n, sizeof *z);
     int rc = sorted && z ? 0 : TWIN_ENOMEM;
     if (rc == 0) {
         *s = (struct twin_set_summary){.n = n,
-                                       .distinct = distinct(sorted, n),
+                                       .distinct = count_distinct(sorted, n),
                                        .min = sorted[0],
                                        .max = sorted[n - 1],
                                        .mean = tw_stats_moments(x, n, false).mean,
@@ -120,7 +120,7 @@ static double quantiles(double alpha)
 }
 
 /* Pooled standard deviation, of the values or of their logarithms. A set of one value adds none. */
-static double pooled(const double *x, size_t nx, const double *y, size_t ny, bool logs)
+static double pooled_deviation(const double *x, size_t nx, const double *y, size_t ny, bool logs)
 {
     assert(nx > 0 && ny > 0);
     const struct tw_moments a = tw_stats_moments(x, nx, logs), b = tw_stats_moments(y, ny, logs);
@@ -136,7 +136,7 @@ static void look_ahead(const double *a, size_t na, const double *b, size_t nb,
     assert(out->answer == TWIN_REAL_NOT || out->answer == TWIN_REAL_TOO_FEW);
     const bool logs = out->ratio;
     const double efficiency = 3 / 3.14159265358979323846;
-    const double sd = pooled(a, na, b, nb, logs);
+    const double sd = pooled_deviation(a, na, b, nb, logs);
     const double q = quantiles(asked->alpha);
     const double effect = logs ? fabs(log(out->effect.value)) : fabs(out->effect.value);
     const double n = 2 * pow(q * sd / effect, 2) / efficiency;
@@ -241,7 +241,7 @@ static void within(const double *a, size_t na, const double *b, size_t nb,
     assert(asked->question == TWIN_ASK_WITHIN && asked->margin > 1);
     const struct twin_equivalence e = twin_stats_equivalence(b, nb, a, na, asked->margin,
                                                              asked->alpha);
-    const double edge = log(asked->margin), cv = pooled(a, na, b, nb, true);
+    const double edge = log(asked->margin), cv = pooled_deviation(a, na, b, nb, true);
     out->ratio = true;
     out->effect = (struct twin_estimate){e.ratio, e.interval, 1 - 2 * asked->alpha};
     out->p = e.p;
@@ -279,10 +279,10 @@ int twin_significance(const double *a, size_t na, const double *b, size_t nb,
         .p = NAN, .visible = NAN, .effect = {NAN, {NAN, NAN}, NAN}, .spread = {NAN, NAN, NAN, NAN}};
     if (!(asked->alpha > 0 && asked->alpha < .5) || !(asked->floor >= 0) ||
         (asked->question == TWIN_ASK_WITHIN && !(asked->margin > 1 && isfinite(asked->margin))) ||
-        !usable(a, na, positive) || !usable(b, nb, positive))
+        !is_usable(a, na, positive) || !is_usable(b, nb, positive))
         return TWIN_EINVAL;
-    int rc = summarise(a, na, &out->set[0]);
-    rc = rc ? rc : summarise(b, nb, &out->set[1]);
+    int rc = summarise_set(a, na, &out->set[0]);
+    rc = rc ? rc : summarise_set(b, nb, &out->set[1]);
     if (rc == 0 && na >= 3 && nb >= 3)
         rc = twin_stats_brown_forsythe(groups, sizes, 2, &out->spread);
     if (rc != 0)

@@ -212,7 +212,7 @@ double twin_stats_gamma_q(double a, double x)
 
 /* The double half way between two in the order of their bit patterns, which is the order of the
  * numbers from 0 up. So bisection takes 64 steps at most, however small the result is. */
-static double between(double low, double high)
+static double halfway_between(double low, double high)
 {
     assert(low >= 0 && low <= high);
     uint64_t a, b;
@@ -228,7 +228,7 @@ double tw_stats_invert(tw_stats_curve *curve, const double *parameters, double t
 {
     double low = 0;
     for (;;) {
-        double middle = between(low, high);
+        double middle = halfway_between(low, high);
         if (middle == low)
             return high;
         double value = curve(middle, parameters);

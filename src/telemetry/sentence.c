@@ -45,7 +45,7 @@ static const struct twin_moved *witness(const struct twin_dip *d)
  * Appends how much a counter changed: as a factor from 2 on, as percent below, as two numbers where
  * there is no factor (it was 0).
  */
-static void change(struct tw_buf *b, const struct twin_moved *m)
+static void put_change(struct tw_buf *b, const struct twin_moved *m)
 {
     const struct twin_counter_info *i = twin_counter_info(m->counter);
     double factor = m->slow / m->usual;
@@ -100,7 +100,7 @@ char *twin_dip_sentence(const struct twin_dip *d)
     const struct twin_moved *m = witness(d);
     if (m) {
         tw_buf_puts(&b, " (");
-        change(&b, m);
+        put_change(&b, m);
         tw_buf_puts(&b, ")");
     }
     return tw_buf_steal(&b);

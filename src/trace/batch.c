@@ -58,7 +58,7 @@ static bool add_block(const struct twin_trace *t, struct tw_batch *b, uint64_t o
 }
 
 /* Reads what has room, and takes the blocks that are whole in it. */
-static void fill(const struct twin_trace *t, uint64_t at, uint64_t end, struct tw_batch *b)
+static void fill_batch(const struct twin_trace *t, uint64_t at, uint64_t end, struct tw_batch *b)
 {
     size_t room = end - at < TW_BATCH_BYTES ? (size_t)(end - at) : TW_BATCH_BYTES;
     b->count = 0;
@@ -99,7 +99,7 @@ static void *read_ahead(void *arg)
         pthread_mutex_unlock(&r->lock);
         if (last)
             break;
-        fill(r->t, r->at, r->end, b);
+        fill_batch(r->t, r->at, r->end, b);
         last = is_last(r, b);
         r->at = b->next;
         pthread_mutex_lock(&r->lock);
@@ -131,7 +131,7 @@ const struct tw_batch *tw_reading_next(struct tw_reading *r)
     if (!r->beside) {
         if (r->done)
             return NULL;
-        fill(r->t, r->at, r->end, b);
+        fill_batch(r->t, r->at, r->end, b);
         r->at = b->next;
         r->done = is_last(r, b);
         return b;
