@@ -355,18 +355,7 @@ static int run(int argc, char **argv)
     bool bisect = asks_for_bisect(argc, argv);
     int rc = tw_options_parse(&tw_command_check, argc, argv, &c.args, &job);
     if (rc < 0)
-        rc = tw_check_choose_arms(&c, &job);
-    if (rc < 0)
-        rc = tw_check_gate_options(&c.args, c.check.arms);
-    c.check.runs_given = asked->runs != TW_NOT_GIVEN;
-    /* A gate compares with a file: one run suffices, and is wanted in a CI. */
-    if (!c.check.runs_given)
-        asked->runs = asked->against ? 1 : RUNS;
-    if (rc < 0 && asked->runs == 1 && !asked->against)
-        rc = tw_bad_use("check", "--runs: expected a number from 2 to 100000, found \"1\": one run "
-                                 "alone says nothing, unless --against says what to expect");
-    if (rc < 0)
-        rc = tw_check_transplant_options(asked, c.check.arms);
+        rc = tw_check_options(&c, &job, RUNS);
     if (rc < 0) {
         tw_interrupt_hold();
         tw_progress_setup(asked->quiet || asked->show_output);
