@@ -26,7 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What the command line gave; NULL, false or 0 where it gave nothing. */
@@ -128,27 +127,6 @@ static int open_package(const struct replay_args *a, const char *dir, const char
     tw_stdout_restore();
     tw_say("replay: the package is not what it was when it was made: nothing was run");
     return TW_EXIT_DIFFER;
-}
-
-/* PACKAGE-replay, or with a number when that is there already. Never in the package: it would not
- * verify any more. */
-static char *into_of(const struct replay_args *a, const char *dir)
-{
-    struct stat st;
-    char *real = realpath(dir, NULL), *out = NULL;
-    for (unsigned i = 1; real && i < 1000; i++) {
-        tw_free(out);
-        if (a->into)
-            out = tw_strdup(a->into);
-        else if (i == 1)
-            out = tw_printf("%s-replay", real);
-        else
-            out = tw_printf("%s-replay-%u", real, i);
-        if (a->into || !out || lstat(out, &st) != 0)
-            break;
-    }
-    free(real);
-    return out;
 }
 
 /* What differs between the environment here and the package's. -1: the job may run all the same;
@@ -280,27 +258,24 @@ static int replay(const struct replay_args *a, const char *dir)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_bag_verdict verdict = {0};
-    char *into = into_of(a, dir), *whole = into ? tw_path_absolute(into, &err) : NULL, *copy = NULL;
-    int rc = !whole ? tw_bad_use("replay", "out of memory") : -1;
+    char *whole = twin_replay_folder(a->into, dir, &err), *copy = NULL;
+    int rc = whole ? -1 : tw_bad_use("replay", "%s", err.message);
     /* Paths in options are relative to where we are now. */
     char *tolerance = a->tolerance ? tw_path_absolute(a->tolerance, &err) : NULL;
     struct replay_args b = *a;
-    struct stat st;
-    /* A folder that we made and did not run in goes away again; of one that was there, what we put
-     * into it. */
-    bool ours = whole && lstat(whole, &st) != 0, started = false;
+    const bool ours = whole && twin_replay_is_new(whole);
+    bool started = false;
     b.tolerance = tolerance;
     if (rc < 0)
         rc = open_package(a, dir, whole, &copy, &verdict);
     if (rc < 0)
         rc = run_copy(&b, copy, &verdict, whole, &started);
-    if (!started && copy && lstat(copy, &st) == 0)
-        tw_remove_tree(ours ? whole : copy, NULL, NULL);
+    if (!started && copy)
+        twin_replay_clear(whole, copy, ours);
     twin_bag_verdict_free(&verdict);
     tw_free(tolerance);
     tw_free(copy);
     tw_free(whole);
-    tw_free(into);
     return rc;
 }
 
