@@ -182,15 +182,16 @@ static void sort_ranks(struct gathering *g)
 {
     size_t n = json_array_size(g->ranks), i;
     json_t **all = tw_calloc(n ? n : 1, sizeof *all), *sorted = json_array(), *item;
-    if (!all || !sorted)
-        return;
-    json_array_foreach (g->ranks, i, item)
-        all[i] = item;
-    qsort(all, n, sizeof *all, by_rank);
-    for (i = 0; i < n; i++)
-        json_array_append(sorted, all[i]);
-    json_decref(g->ranks);
-    g->ranks = sorted;
+    if (all && sorted) {
+        json_array_foreach (g->ranks, i, item)
+            all[i] = item;
+        qsort(all, n, sizeof *all, by_rank);
+        for (i = 0; i < n; i++)
+            json_array_append(sorted, all[i]);
+        json_decref(g->ranks);
+        g->ranks = json_incref(sorted);
+    }
+    json_decref(sorted);
     tw_free(all);
 }
 
@@ -251,9 +252,8 @@ void tw_pv_ranks(struct tw_collector *c)
                           .python = json_object()};
     char *dir = tw_path_join(c->run->dir, "worlds");
     DIR *d = dir ? opendir(dir) : NULL;
-    if (!g.libraries)
-        return;
-    for (struct dirent *e; d && (e = readdir(d)) && json_array_size(g.ranks) < RANKS_MAX;) {
+    for (struct dirent *e;
+         g.libraries && d && (e = readdir(d)) && json_array_size(g.ranks) < RANKS_MAX;) {
         char *path = e->d_name[0] != '.' ? tw_path_join(dir, e->d_name) : NULL;
         if (path)
             read_world(&g, path);
@@ -263,9 +263,10 @@ void tw_pv_ranks(struct tw_collector *c)
         closedir(d);
     tw_free(dir);
     json_t *old = json_object_get(c->root, "ranks");
-    if (json_array_size(g.ranks) == 0)
+    if (g.libraries && json_array_size(g.ranks) == 0)
         look_from_outside(&g);
-    if (json_array_size(g.ranks) == 0 && json_array_size(old)) { /* looked at while it lived */
+    /* It was looked at while it lived, or there is no memory to look. */
+    if (!g.libraries || (json_array_size(g.ranks) == 0 && json_array_size(old))) {
         json_decref(g.ranks);
         json_decref(g.sets);
         json_decref(g.python);

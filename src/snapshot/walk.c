@@ -62,22 +62,24 @@ static void tell_trouble(struct walk *w, const char *path, const char *why)
 }
 
 /* Does a pattern leave this out? A pattern with '/' at its end is for folders; with another '/' it
- * is about the whole path, else about the last part. */
-static bool is_excluded(const struct walk *w, const char *path, bool folder)
+ * is about the whole path, else about the last part. 0 with the answer in *excluded, or
+ * TWIN_ENOMEM: a thing must not come in because there was no memory to look at a pattern. */
+static int look_for_exclusion(const struct walk *w, const char *path, bool folder, bool *excluded)
 {
     const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
-    for (size_t i = 0; w->exclude && w->exclude[i]; i++) {
+    *excluded = false;
+    for (size_t i = 0; w->exclude && w->exclude[i] && !*excluded; i++) {
         const char *p = w->exclude[i];
         const size_t n = strlen(p);
         const bool only_folders = n > 1 && p[n - 1] == '/';
         char *pattern = tw_strndup(p, n - only_folders);
-        const bool hit = pattern && (!only_folders || folder) &&
-                         tw_glob(pattern, strchr(pattern, '/') ? path : last);
+        if (!pattern)
+            return tw_no_memory(w->err, "for the list of files");
+        *excluded = (!only_folders || folder) &&
+                    tw_glob(pattern, strchr(pattern, '/') ? path : last);
         tw_free(pattern);
-        if (hit)
-            return true;
     }
-    return false;
+    return 0;
 }
 
 /* Appends an entry with its state. Takes path and target over; a NULL path is out of memory. 0 or
@@ -235,9 +237,11 @@ static int take_name(struct walk *w, size_t in, const char *name, bool *counts)
     }
     const bool is_not_this = w->has_not_this && S_ISREG(st.st_mode) &&
                              st.st_dev == w->not_this.device && st.st_ino == w->not_this.inode;
-    if (is_not_this || is_excluded(w, path, S_ISDIR(st.st_mode))) {
+    bool excluded = is_not_this;
+    int rc = excluded ? 0 : look_for_exclusion(w, path, S_ISDIR(st.st_mode), &excluded);
+    if (rc != 0 || excluded) {
         tw_free(path);
-        return 0;
+        return rc;
     }
     *counts = true;
     if (S_ISREG(st.st_mode))
