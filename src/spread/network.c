@@ -76,8 +76,8 @@ static double largest(const double *t, uint32_t n)
 /* 2 (P - 1) steps, first of the reduce-scatter and then of the all-gather; in each a rank waits for
  * its own last step and for its neighbour's message. Without jitter all ranks are alike, and no
  * message need be played. */
-static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *simulated,
-                   double *t)
+static double ring_time(struct draws *d, uint32_t ranks, double message_s, uint32_t *simulated,
+                        double *t)
 {
     const uint32_t n = ranks < FULL_RING ? ranks : FULL_RING, steps = 2 * (n - 1);
     double *now = t, *then = t + n;
@@ -100,7 +100,8 @@ static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *
 
 /* Down a binomial tree from rank 0, which has the message at `from`; a rank sends to one after the
  * other. */
-static double broadcast(struct draws *d, uint32_t ranks, double message_s, double from, double *t)
+static double broadcast_time(struct draws *d, uint32_t ranks, double message_s, double from,
+                             double *t)
 {
     assert(ranks > 0);
     uint32_t top = 1;
@@ -123,22 +124,22 @@ static double tree_time(struct draws *d, uint32_t ranks, double message_s, doubl
     for (uint32_t mask = 1; mask < ranks; mask <<= 1)
         for (uint32_t r = 0; r + mask < ranks; r += 2 * mask)
             t[r] = fmax(t[r], t[r + mask]) + message_s + draw_lateness(d);
-    return broadcast(d, ranks, message_s, t[0], t);
+    return broadcast_time(d, ranks, message_s, t[0], t);
 }
 
 /* Rank after rank from 0 on, and the result back down a tree. */
-static double one_by_one(struct draws *d, uint32_t ranks, double message_s, double *t)
+static double one_by_one_time(struct draws *d, uint32_t ranks, double message_s, double *t)
 {
     double now = 0;
     for (uint32_t r = 1; r < ranks; r++)
         now += message_s + draw_lateness(d);
-    return broadcast(d, ranks, message_s, now, t);
+    return broadcast_time(d, ranks, message_s, now, t);
 }
 
 /* With P no power of two the first ranks take in their pair's contribution before, and send the
  * result back after. In each round all ranks exchange with the one whose number differs in one
  * bit. */
-static double doubling(struct draws *d, uint32_t ranks, double message_s, double *t)
+static double doubling_time(struct draws *d, uint32_t ranks, double message_s, double *t)
 {
     uint32_t power = 1;
     while (2 * power <= ranks)
@@ -182,8 +183,8 @@ static uint32_t post_order(uint32_t ranks, uint32_t rank, int half, struct link 
  * when its children have sent theirs. Up and down go on at the same time; in each direction a rank
  * sends one message after the other. Returns when the last rank has the last segment. t: room for 3
  * numbers a rank. */
-static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double segment_s,
-                     const struct link *link, double *t)
+static double binary_tree_time(struct draws *d, uint32_t ranks, uint32_t segments, double segment_s,
+                               const struct link *link, double *t)
 {
     /* until when it sends; its sum of this segment, later its result */
     double *up = t, *down = t + ranks, *ready = t + 2 * (size_t)ranks, last = 0;
@@ -214,8 +215,8 @@ static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double 
 }
 
 /* Both trees at the same time; the slower one counts. */
-static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t, double *seconds,
-                       struct twin_error *err)
+static int double_tree_time(struct draws *d, uint32_t ranks, double bytes, double *t,
+                            double *seconds, struct twin_error *err)
 {
     /* As many segments as make the pipeline shortest without jitter: depth + segments stages of
      * alpha + share of beta. */
@@ -235,8 +236,8 @@ static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t,
     *seconds = 0;
     for (int half = 0; half < 2 && ranks > 1; half++) {
         post_order(ranks, tw_double_tree_root(ranks, half), half, link, 0);
-        *seconds = fmax(*seconds,
-                        binary(d, ranks, segments, d->net->alpha_s + half_s / segments, link, t));
+        *seconds = fmax(*seconds, binary_tree_time(d, ranks, segments,
+                                                   d->net->alpha_s + half_s / segments, link, t));
     }
     tw_free(link);
     return 0;
@@ -259,8 +260,8 @@ static int by_time(const void *a, const void *b)
 /* All send to rank 0 at once; its link takes the bytes of one after the other, in the order in
  * which they arrive. Then the result goes down a binomial tree. order (or NULL) is that of the
  * arrivals, rank 0 first. */
-static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order, double *t,
-                  double *seconds, struct twin_error *err)
+static int arrival_time(struct draws *d, uint32_t ranks, double bytes, uint32_t *order, double *t,
+                        double *seconds, struct twin_error *err)
 {
     struct arriving *a = tw_reallocarray(NULL, ranks, sizeof *a);
     const double message_s = d->net->alpha_s + bytes * d->net->beta_s;
@@ -277,7 +278,7 @@ static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order
             order[i] = a[i].rank;
     }
     tw_free(a);
-    *seconds = broadcast(d, ranks, message_s, now, t);
+    *seconds = broadcast_time(d, ranks, message_s, now, t);
     return 0;
 }
 
@@ -302,13 +303,13 @@ int twin_network_time(const struct twin_network *net, enum twin_algorithm a, uin
     const double whole = net->alpha_s + bytes * net->beta_s;
     switch (a) {
     case TWIN_RING:
-        *seconds = ring(&d, ranks, net->alpha_s + bytes / ranks * net->beta_s, &all, t);
+        *seconds = ring_time(&d, ranks, net->alpha_s + bytes / ranks * net->beta_s, &all, t);
         break;
     case TWIN_TREE: *seconds = tree_time(&d, ranks, whole, t); break;
-    case TWIN_RECURSIVE_DOUBLING: *seconds = doubling(&d, ranks, whole, t); break;
-    case TWIN_DOUBLE_TREE: rc = double_tree(&d, ranks, bytes, t, seconds, err); break;
-    case TWIN_ARRIVAL: rc = arrive(&d, ranks, bytes, arrival, t, seconds, err); break;
-    default: *seconds = one_by_one(&d, ranks, whole, t);
+    case TWIN_RECURSIVE_DOUBLING: *seconds = doubling_time(&d, ranks, whole, t); break;
+    case TWIN_DOUBLE_TREE: rc = double_tree_time(&d, ranks, bytes, t, seconds, err); break;
+    case TWIN_ARRIVAL: rc = arrival_time(&d, ranks, bytes, arrival, t, seconds, err); break;
+    default: *seconds = one_by_one_time(&d, ranks, whole, t);
     }
     if (simulated)
         *simulated = all;

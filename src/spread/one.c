@@ -251,7 +251,7 @@ static int judge_orders(const double *random, const struct twin_acc *exact,
 
 /* Room for the numbers as held, and a copy for each thread; TWIN_EINVAL for a number that is not
  * finite. */
-static int allocate(struct task *t, const double *x, unsigned threads, struct twin_error *err)
+static int hold_numbers(struct task *t, const double *x, unsigned threads, struct twin_error *err)
 {
     if (t->n > SIZE_MAX / 16)
         return tw_no_memory(err, "for %llu numbers", (unsigned long long)t->n);
@@ -287,7 +287,7 @@ int twin_sum_spread(const double *x, uint64_t n, const struct twin_sum_options *
             "expected additions in f64, f32, f16 or bf16, 2 orders or more, and at most %d workers",
             TWIN_MAX_RANKS);
     /* The exact value comes first, since everything else is measured from it. */
-    int rc = allocate(&t, x, threads, err);
+    int rc = hold_numbers(&t, x, threads, err);
     if (rc == 0)
         rc = exact_of(&t, out, &exact, err);
     if (rc == 0)

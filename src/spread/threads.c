@@ -3,11 +3,13 @@
  * its own place. */
 #include "threads.h"
 
+#include "base.h"
+
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
+/* Threads of one call, at most. */
 enum { MOST = 64 };
 
 /* What the threads of one call share. */
@@ -29,9 +31,8 @@ struct member {
 
 unsigned tw_threads(unsigned wanted, uint64_t n)
 {
-    cpu_set_t set;
     if (wanted == 0)
-        wanted = sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+        wanted = tw_processors();
     if (wanted > MOST)
         wanted = MOST;
     if (n >= wanted)

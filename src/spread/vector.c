@@ -29,7 +29,7 @@ struct part {
 };
 
 /* The room of one thread to work in. */
-struct bench {
+struct workroom {
     char *row, *out; /* [ranks][TW_TILE_LANES], [orders][TW_TILE_LANES] */
     double *column, exact[TW_TILE_LANES], rounded[TW_TILE_LANES];
     /* the column as floats, for the accumulator when that is the held type */
@@ -42,7 +42,7 @@ struct engine {
     const struct twin_vector_job *job;
     const struct tw_adder *add;
     struct tw_program *program; /* [TWIN_ALGORITHMS + 1], the last: the second of two trees */
-    struct bench bench[MOST_THREADS];
+    struct workroom room[MOST_THREADS];
     struct part *part;
     float *relative, *ulps; /* of every step-th element; NaN: left out */
     uint64_t step, tiles;
@@ -59,7 +59,7 @@ static uint64_t element_at(const struct twin_vector_job *j, uint64_t i)
 /* Fills a tile: the contributions of its elements in rows, and each element's exact sum and rounded
  * sum. finite[lane] is false where a contribution is not, and in lanes beyond the last element,
  * which hold zeros. */
-static int fill_tile(struct engine *e, struct bench *b, uint64_t first, unsigned lanes,
+static int fill_tile(struct engine *e, struct workroom *b, uint64_t first, unsigned lanes,
                      bool finite[TW_TILE_LANES], struct twin_error *err)
 {
     assert(lanes > 0 && lanes <= TW_TILE_LANES);
@@ -94,7 +94,7 @@ static int fill_tile(struct engine *e, struct bench *b, uint64_t first, unsigned
 /* Adds the tile in every order. A ring begins in each lane at that element's chunk. Of a double
  * tree the first half of all elements goes by one tree and the second by the other; a tile on the
  * border goes by both, and takes each lane from its own. */
-static void add_all(struct engine *e, struct bench *b, uint64_t first, unsigned lanes)
+static void add_all(struct engine *e, struct workroom *b, uint64_t first, unsigned lanes)
 {
     assert(lanes > 0 && lanes <= TW_TILE_LANES);
     const struct twin_vector_job *j = e->job;
@@ -150,7 +150,7 @@ static uint64_t count_distinct(double *x, size_t n)
 
 /* Adds one element's results to the figures of its block. Elements with anything that is not finite
  * are counted only. */
-static void judge_element(struct engine *e, struct bench *b, struct part *p, uint64_t at,
+static void judge_element(struct engine *e, struct workroom *b, struct part *p, uint64_t at,
                           unsigned lane, bool finite)
 {
     assert(at < e->job->elements && lane < TW_TILE_LANES);
@@ -204,7 +204,7 @@ static void judge_element(struct engine *e, struct bench *b, struct part *p, uin
 static int do_block(void *user, unsigned thread, uint64_t block, struct twin_error *err)
 {
     struct engine *e = user;
-    struct bench *b = &e->bench[thread];
+    struct workroom *b = &e->room[thread];
     const uint64_t n = e->job->elements;
     for (uint64_t tile = block * BLOCK; tile < (block + 1) * BLOCK && tile < e->tiles; tile++) {
         const uint64_t first = tile * TW_TILE_LANES;
@@ -311,7 +311,7 @@ static int prepare_engine(struct engine *e, uint64_t blocks, unsigned threads,
     for (uint64_t k = 0; ok && k < blocks; k++)
         ok = (e->part[k].result = tw_calloc(j->orders, sizeof *e->part[k].result)) != NULL;
     for (unsigned t = 0; ok && t < threads; t++) {
-        struct bench *b = &e->bench[t];
+        struct workroom *b = &e->room[t];
         ok = (b->row = tw_reallocarray(NULL, (size_t)j->ranks * TW_TILE_LANES, e->add->size)) &&
              (b->out = tw_reallocarray(NULL, j->orders * TW_TILE_LANES, e->add->size)) &&
              (b->column = tw_reallocarray(NULL, j->ranks, sizeof(double))) &&
@@ -345,11 +345,11 @@ static void free_engine(struct engine *e, uint64_t blocks, unsigned threads)
     tw_free(e->relative);
     tw_free(e->ulps);
     for (unsigned t = 0; t < threads; t++) {
-        tw_free(e->bench[t].row);
-        tw_free(e->bench[t].out);
-        tw_free(e->bench[t].column);
-        tw_free(e->bench[t].single);
-        tw_free(e->bench[t].value);
+        tw_free(e->room[t].row);
+        tw_free(e->room[t].out);
+        tw_free(e->room[t].column);
+        tw_free(e->room[t].single);
+        tw_free(e->room[t].value);
     }
 }
 
