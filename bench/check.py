@@ -6,7 +6,8 @@ The job diverges most often in its first steps, and so do the reruns; a round in
 has more reruns or fewer, so the ratio is shown with how many runs and reruns a round took. `same` is
 the job with --deterministic: three runs that agree, and no zoom. Elapsed time and processor time;
 medians. Prints `name value unit`.
-usage: [TWINRUN_BUILD=build] bench/check.py [ROUNDS]   (5 rounds take 3 minutes on an idle machine)
+usage: [TWINRUN_BUILD=build] bench/check.py [--full | ROUNDS]
+5 rounds take 3 minutes on an idle machine; --full makes 15.
 """
 
 import os
@@ -20,7 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("TWINRUN_BUILD", ROOT / "build")).resolve()
-ROUNDS = int(sys.argv[1]) if sys.argv[1:] and sys.argv[1].isdigit() else 5
+GIVEN = [int(word) for word in sys.argv[1:] if word.isdigit()]
+ROUNDS = (GIVEN or [15 if "--full" in sys.argv else 5])[0]
 
 
 def timed(argv, **more):

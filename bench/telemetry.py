@@ -7,7 +7,8 @@ telemetry_blocks makes blocks of steps in drawn order in one process; control: w
 this machine can tell. The launcher's share is what its threads
 used (schedstat) over the middle of a run, less that of a run without telemetry. Prints `name value
 unit`; intervals: 95% of the median.
-usage: [TWINRUN_BUILD=build] bench/telemetry.py [ROUNDS]   (120 rounds take 2 minutes)
+usage: [TWINRUN_BUILD=build] bench/telemetry.py [--full | ROUNDS]
+120 rounds take 2 minutes; --full makes 400.
 """
 
 import math
@@ -21,7 +22,8 @@ import time
 from pathlib import Path
 
 BUILD = Path(os.environ.get("TWINRUN_BUILD", "build")).resolve()
-ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 120
+GIVEN = [int(word) for word in sys.argv[1:] if word.isdigit()]
+ROUNDS = (GIVEN or [400 if "--full" in sys.argv else 120])[0]
 BEGIN_S, END_S = 1, 6  # of a run of 6.5 s
 
 

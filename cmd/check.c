@@ -303,7 +303,7 @@ static int make_runs(struct tw_check_command *command)
 }
 
 /* All runs, and what is found out from them. The exit code. */
-static int check(struct tw_check_command *command)
+static int check_job(struct tw_check_command *command)
 {
     struct tw_check *c = &command->check;
     int rc = make_runs(command);
@@ -355,18 +355,7 @@ static int run(int argc, char **argv)
     bool bisect = asks_for_bisect(argc, argv);
     int rc = tw_options_parse(&tw_command_check, argc, argv, &c.args, &job);
     if (rc < 0)
-        rc = tw_check_choose_arms(&c, &job);
-    if (rc < 0)
-        rc = tw_check_gate_options(&c.args, c.check.arms);
-    c.check.runs_given = asked->runs != TW_NOT_GIVEN;
-    /* A gate compares with a file: one run suffices, and is wanted in a CI. */
-    if (!c.check.runs_given)
-        asked->runs = asked->against ? 1 : RUNS;
-    if (rc < 0 && asked->runs == 1 && !asked->against)
-        rc = tw_bad_use("check", "--runs: expected a number from 2 to 100000, found \"1\": one run "
-                                 "alone says nothing, unless --against says what to expect");
-    if (rc < 0)
-        rc = tw_check_transplant_options(asked, c.check.arms);
+        rc = tw_check_options(&c, &job, RUNS);
     if (rc < 0) {
         tw_interrupt_hold();
         tw_progress_setup(asked->quiet || asked->show_output);
@@ -375,7 +364,7 @@ static int run(int argc, char **argv)
             tw_stdout_reserve();
         rc = tw_check_prepare(&c);
         if (rc < 0)
-            rc = check(&c);
+            rc = check_job(&c);
         tw_stdout_restore();
         if (c.args.json && !c.printed)
             rc = tw_verdict_json_error(rc);

@@ -2,7 +2,8 @@
 #ifndef TW_CMD_CHECK_ARGS_H
 #define TW_CMD_CHECK_ARGS_H
 /* twinrun check as the command line gave it: check.c (table, order of events, output),
- * check_options.c (which options go together). What a check is and does: src/trial/check.h. */
+ * check_options.c (what is looked at before the first run). What a check is and does:
+ * src/trial/check.h. */
 #include "check.h"
 #include "data.h"
 #include "options.h"
@@ -26,11 +27,9 @@ struct tw_check_command {
 
 /* ---- check_options.c. Each returns -1 to go on, or the exit code to leave with (the reason has
  * been said). */
-/* Which commands the arms are; they point into *c and job. */
-int tw_check_choose_arms(struct tw_check_command *c, const struct tw_operands *job);
-/* Do the options of a transplant, and of a baseline, go together with the others? */
-int tw_check_transplant_options(const struct tw_check_asked *a, bool arms);
-int tw_check_gate_options(const struct tw_check_args *args, bool arms);
+/* Do the options go together? Then the arms are known, which point into *c and job, and so is the
+ * number of runs: `usual`, where none was given and there is nothing to hold one run against. */
+int tw_check_options(struct tw_check_command *c, const struct tw_operands *job, uint64_t usual);
 /* Everything that can be wrong before the first run is found before the first run. */
 int tw_check_prepare(struct tw_check_command *c);
 /* --against: reads the file, judges its signature, and takes its level and steps. */

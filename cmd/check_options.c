@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which options of check go together, and what the files that they name hold: everything that can
- * be wrong before the first run is found before the first run. Complaints are said here.
+ * The options of check before the first run: do they go together (src/trial/check_together.c
+ * knows), and what do the files hold that they name? Everything that can be wrong before the first
+ * run is found before it, and complaints are said here.
  */
 #include "check_args.h"
 
@@ -15,124 +16,49 @@
 
 #include <unistd.h>
 
-/* A transplant needs a natural run, one that is recorded, and one that is given its values. A
- * baseline is a small text file: what is larger is none. */
-enum { LEAST_RUNS = 3, FILE_MAX_BYTES = 5 << 20 };
+/* A baseline is a small text file: what is larger is none. */
+enum { FILE_MAX_BYTES = 5 << 20 };
 
-/* Is --resume-with given with what it needs, and without what it does not go with? */
-static int resume_options(const struct tw_check_asked *a, bool job)
+/* What has to fit with the options of the check proper. */
+static struct tw_check_beside beside(const struct tw_check_args *a, const struct tw_operands *job)
 {
-    if (a->half && !a->resume_with)
-        return tw_bad_use("check", "--half belongs to --resume-with");
-    if (!a->resume_with)
-        return -1;
-    if (!job)
-        return tw_bad_use(
-            "check", "--resume-with: expected the whole job's command after --; write: twinrun "
-                     "check --resume-with 'python train.py --resume' -- python train.py");
-    const char *other = NULL;
-    if (a->against)
-        other = "--against";
-    else if (a->save_baseline)
-        other = "--save-baseline";
-    else if (a->transplant)
-        other = "--transplant";
-    if (other)
-        return tw_bad_use("check", "--resume-with does not go with %s, which is about one job",
-                          other);
-    return -1;
+    return (struct tw_check_beside){
+        .a = a->a, .b = a->b, .job = job->count > 0, .signers = a->keys.count || a->trust};
 }
 
 /* One command is both arms. With --resume-with the first arm is the whole job and the second one
  * what goes on with it; with --a and --b each is a shell of its own. */
-int tw_check_choose_arms(struct tw_check_command *c, const struct tw_operands *job)
+static void choose_arms(struct tw_check_command *c, const struct tw_operands *job)
 {
     struct tw_check_asked *asked = &c->args.asked;
-    const struct tw_check_args *a = &c->args;
-    if (job->count && (a->a || a->b))
-        return tw_bad_use("check", "expected either -- COMMAND or --a CMD --b CMD, found both");
-    if (!job->count && !a->a && !a->b)
-        return tw_bad_use(
-            "check",
-            "expected the job's command after --; write: twinrun check -- python train.py");
-    if (!job->count && (!a->a || !a->b))
-        return tw_bad_use("check", "expected two arms, found only --%s; give --%s too",
-                          a->a ? "a" : "b", a->a ? "b" : "a");
-    if (job->count && asked->b_starts_at != TW_NOT_GIVEN && !asked->resume_with)
-        return tw_bad_use("check", "--b-starts-at belongs to --a and --b, or to --resume-with");
-    int rc = resume_options(asked, job->count > 0);
-    if (rc >= 0)
-        return rc;
-    if (job->count) {
-        c->check.arm[0] = c->check.arm[1] = job->items;
-        if (asked->resume_with) {
-            c->check.arms = true;
-            /* what the whole run leaves must not be what the resumed one finds */
-            asked->fresh_dir = true;
-            tw_shell_argv(asked->resume_with, c->shell[1]);
-            c->check.arm[1] = c->shell[1];
-        }
-        return -1;
+    c->check.arms = !job->count || asked->resume_with;
+    c->check.arm[0] = c->check.arm[1] = job->items;
+    if (job->count && asked->resume_with) {
+        /* what the whole run leaves must not be what the resumed one finds */
+        asked->fresh_dir = true;
+        tw_shell_argv(asked->resume_with, c->shell[1]);
+        c->check.arm[1] = c->shell[1];
+    } else if (!job->count) {
+        tw_shell_argv(c->args.a, c->shell[0]);
+        tw_shell_argv(c->args.b, c->shell[1]);
+        c->check.arm[0] = c->shell[0];
+        c->check.arm[1] = c->shell[1];
     }
-    c->check.arms = true;
-    tw_shell_argv(a->a, c->shell[0]);
-    tw_shell_argv(a->b, c->shell[1]);
-    c->check.arm[0] = c->shell[0];
-    c->check.arm[1] = c->shell[1];
-    return -1;
 }
 
-/* Which steps are given the values of another run: only runs of one command have the same steps. */
-int tw_check_transplant_options(const struct tw_check_asked *a, bool arms)
+int tw_check_options(struct tw_check_command *c, const struct tw_operands *job, uint64_t usual)
 {
-    enum twin_transplant_kind kind;
-    if (!a->transplant)
-        return a->window.given ? tw_bad_use("check", "--window belongs to --transplant") : -1;
-    if (twin_transplant_parse(a->transplant, &kind) != 0)
-        return tw_bad_use("check", "--transplant: expected data, rng or step, found %s",
-                          a->transplant);
-    if (arms)
-        return tw_bad_use("check",
-                          "--transplant compares runs of one command; write: twinrun check "
-                          "--transplant %s -- COMMAND",
-                          a->transplant);
-    if (a->runs < LEAST_RUNS)
-        return tw_bad_use("check",
-                          "--transplant needs 3 runs or more (a natural one, one to record, one to "
-                          "give the values to), found --runs %llu",
-                          (unsigned long long)a->runs);
-    return -1;
-}
-
-/* A baseline is written from runs that agree, or read to hold one run against it: never both, and
- * about one job. */
-int tw_check_gate_options(const struct tw_check_args *args, bool arms)
-{
-    const struct tw_check_asked *a = &args->asked;
-    if (!a->against && (args->keys.count || args->trust))
-        return tw_bad_use("check",
-                          "--key and --trust are about the file of --against: expected it too");
-    if (!a->against && !a->save_baseline)
-        return -1;
-    const char *which = a->against ? "--against" : "--save-baseline";
-    if (a->against && a->save_baseline)
-        return tw_bad_use("check", "expected --save-baseline, which writes what is expected, or "
-                                   "--against, which reads it; found both");
-    if (arms)
-        return tw_bad_use("check", "%s is about one job: it does not go with --a and --b", which);
-    if (a->transplant)
-        return tw_bad_use("check",
-                          "%s does not go with --transplant, which changes what the job computes",
-                          which);
-    if (a->against && a->ignore.count)
-        return tw_bad_use(
-            "check",
-            "what a baseline leaves out is written in it: give --ignore to --save-baseline");
-    if (a->save_baseline && a->runs != TW_NOT_GIVEN && a->runs < 2)
-        return tw_bad_use(
-            "check",
-            "a baseline is what repeats itself: expected --runs 2 or more with --save-baseline");
-    return -1;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_check_asked *a = &c->args.asked;
+    const struct tw_check_beside b = beside(&c->args, job);
+    int rc = tw_check_arms_fit(a, &b, &err);
+    if (rc == 0)
+        choose_arms(c, job);
+    rc = rc ? rc : tw_check_gate_fits(a, &b, c->check.arms, &err);
+    c->check.runs_given = a->runs != TW_NOT_GIVEN;
+    rc = rc ? rc : tw_check_runs_fit(a, usual, &err);
+    rc = rc ? rc : tw_check_transplant_fits(a, c->check.arms, &err);
+    return rc ? tw_bad_use("check", "%s", err.message) : -1;
 }
 
 /* Page, tolerances, home and data are looked at now: an hour of runs must not end with a file that

@@ -116,8 +116,8 @@ static void note_in_ledger(const struct diff_args *a, const struct twin_verdict 
 
 /* Compares all with the first one, prints the verdict and notes it. *printed: with --json the
  * object is out, so no second one may follow. The exit code. */
-static int compare(const struct diff_args *a, const struct twin_run *const *runs, size_t count,
-                   bool *printed)
+static int compare_runs(const struct diff_args *a, const struct twin_run *const *runs, size_t count,
+                        bool *printed)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_verdict *v = NULL;
@@ -212,7 +212,7 @@ static int run(int argc, char **argv)
     if (rc < 0 && a.env)
         rc = diff_environment(runs[0], runs[1], a.json);
     if (rc < 0)
-        rc = compare(&a, (const struct twin_run *const *)runs, count, &printed);
+        rc = compare_runs(&a, (const struct twin_run *const *)runs, count, &printed);
     if (a.json && !printed)
         rc = tw_verdict_json_error(rc);
     for (size_t i = 0; i < count; i++)

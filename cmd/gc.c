@@ -82,7 +82,7 @@ static void remove_one(const struct gc_args *a, const char *home, const char *di
 }
 
 /* From the newest to the oldest, since "keep N" counts from there. The exit code. */
-static int collect(const struct gc_args *a, const char *home, char **dirs, size_t count)
+static int collect_runs(const struct gc_args *a, const char *home, char **dirs, size_t count)
 {
     const struct tw_old_runs which = {a->keep, a->older_than};
     struct gc_totals t = {0};
@@ -136,7 +136,7 @@ static int run(int argc, char **argv)
     else {
         if (!a.dry_run && count) /* what goes is to be known afterwards */
             twin_ledger_close(tw_ledger_open(home, a.ledger, NULL, NULL));
-        rc = collect(&a, home, dirs, count);
+        rc = collect_runs(&a, home, dirs, count);
         if (!a.dry_run && count)
             twin_ledger_close(tw_ledger_open(home, a.ledger, NULL, NULL));
     }

@@ -150,7 +150,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
 
 /* Everything that can be wrong before the first run: where results go, the data, the candidates,
  * the plan, the log. -1, or the exit code after a complaint. */
-static int prepare(struct tw_isolate_command *command)
+static int prepare_search(struct tw_isolate_command *command)
 {
     const struct tw_isolate_options *a = &command->args;
     struct tw_isolate *c = &command->search;
@@ -280,7 +280,7 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
 
 /* The plan is said before the first run, as it is fixed by then; then the runs, then those that ask
  * who in the job is behind the cause. */
-static int search(struct tw_isolate_command *command)
+static int search_cause(struct tw_isolate_command *command)
 {
     struct tw_isolate *c = &command->search;
     struct twin_error err = TWIN_ERROR_INIT;
@@ -375,9 +375,9 @@ static int run(int argc, char **argv)
         }
         tw_interrupt_hold();
         tw_progress_setup(c->args.quiet);
-        rc = prepare(&x);
+        rc = prepare_search(&x);
         if (rc < 0)
-            rc = search(&x);
+            rc = search_cause(&x);
         if (x.args.json && !x.reported)
             rc = json_error(rc);
     }

@@ -39,8 +39,8 @@ static void add_causes(struct tw_buf *b, const struct tw_isolate *c,
 }
 
 /* "twinrun VERB EXTRA OPTIONS JOB", with the variables that were set in front of this command. */
-static char *command(const struct tw_isolate_options *given, const struct tw_again *again,
-                     const struct tw_command *to, const char *extra, const char *job)
+static char *put_command(const struct tw_isolate_options *given, const struct tw_again *again,
+                         const struct tw_command *to, const char *extra, const char *job)
 {
     struct tw_buf b = {0};
     tw_buf_printf(&b, "%stwinrun %s%s", again->env, to->name, extra ? extra : "");
@@ -71,7 +71,7 @@ static char *after_isolated(const struct tw_isolate_command *x, const struct twi
         tw_buf_puts(&extra, " --pin ");
         add_causes(&extra, c, r);
     }
-    char *text = command(given, again, to, extra.data, again->job);
+    char *text = put_command(given, again, to, extra.data, again->job);
     tw_buf_free(&extra);
     return text;
 }
@@ -90,7 +90,7 @@ static char *on_two_cores(const struct tw_isolate_command *x, const struct tw_ag
         tw_free(quoted);
         tw_free(held);
     }
-    char *text = arms.data ? command(given, again, &tw_command_check, "", arms.data) : NULL;
+    char *text = arms.data ? put_command(given, again, &tw_command_check, "", arms.data) : NULL;
     tw_free(job);
     tw_buf_free(&arms);
     return text;
@@ -107,21 +107,21 @@ static char *of_one_command(const struct tw_isolate_command *x, const struct twi
     case TWIN_SEARCH_ISOLATED: return after_isolated(x, r, again);
     case TWIN_SEARCH_NO_DIVERGENCE: return tw_strdup("");
     case TWIN_SEARCH_INTERRUPTED:
-        return command(given, again, &tw_command_isolate, extra, again->job);
+        return put_command(given, again, &tw_command_isolate, extra, again->job);
     case TWIN_SEARCH_UNSEEN:
-        return command(given, again, &tw_command_isolate, " --text", again->job);
+        return put_command(given, again, &tw_command_isolate, " --text", again->job);
     case TWIN_SEARCH_NOT_ENOUGH:
         if (!r->need)
             break;
         snprintf(extra, sizeof extra, " --resume --max-runs %u", r->need);
-        return command(given, again, &tw_command_isolate, extra, again->job);
+        return put_command(given, again, &tw_command_isolate, extra, again->job);
     case TWIN_SEARCH_HARDWARE:
         if (c->suspect_core[0] != c->suspect_core[1])
             return on_two_cores(x, again);
         break;
     default: break;
     }
-    return command(given, again, &tw_command_check, " --all --runs 10", again->job);
+    return put_command(given, again, &tw_command_check, " --all --runs 10", again->job);
 }
 
 /* ---- two commands */
@@ -150,7 +150,7 @@ static char *after_through(const struct tw_isolate_command *x, const struct twin
         tw_free(quoted);
     }
     arms = held[0] && held[1] ? tw_isolate_arms_words(held[0], held[1]) : NULL;
-    text = arms ? command(given, again, &tw_command_check, "", arms) : NULL;
+    text = arms ? put_command(given, again, &tw_command_check, "", arms) : NULL;
     tw_free(arms);
     tw_free(held[0]);
     tw_free(held[1]);
@@ -189,7 +189,7 @@ static char *of_two_commands(const struct tw_isolate_command *x, const struct tw
     case TWIN_SEARCH_ISOLATED: /* A, and A with the causes: check names the operation */
         mix = tw_isolate_arms_mixed(c, r, true);
         arms = mix ? tw_isolate_arms_words(c->args.a, mix) : NULL;
-        text = arms ? command(given, again, &tw_command_check, "", arms) : NULL;
+        text = arms ? put_command(given, again, &tw_command_check, "", arms) : NULL;
         tw_free(mix);
         tw_free(arms);
         return text;
@@ -199,9 +199,9 @@ static char *of_two_commands(const struct tw_isolate_command *x, const struct tw
         snprintf(extra, sizeof extra, " --resume --max-runs %u", r->need);
         break;
     case TWIN_SEARCH_INTERRUPTED: break;
-    default: return command(given, again, &tw_command_check, "", again->job);
+    default: return put_command(given, again, &tw_command_check, "", again->job);
     }
-    return command(given, again, &tw_command_isolate, extra, again->job);
+    return put_command(given, again, &tw_command_isolate, extra, again->job);
 }
 
 /* With --through a found cause holds both commands; else the number of commands decides. */

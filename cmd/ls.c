@@ -76,7 +76,7 @@ static void print_head(const struct listing *l)
 
 /* Is the run one of those that were asked for, and is there still room for it? What the ledger has
  * already left out passes here again. */
-static bool wanted(const struct listing *l, int64_t start_ns, const char *command)
+static bool is_wanted(const struct listing *l, int64_t start_ns, const char *command)
 {
     return (!l->a->count || l->shown < l->a->count) && start_ns >= l->since_ns &&
            (!l->a->command || tw_glob(l->a->command, command));
@@ -114,7 +114,7 @@ static int ledger_row(void *user, const struct twin_ledger_run *r)
 {
     struct listing *l = user;
     char *runs = tw_path_join(l->home, "runs"), *dir = runs ? tw_path_join(runs, r->name) : NULL;
-    if (dir && wanted(l, r->start_ns, r->command))
+    if (dir && is_wanted(l, r->start_ns, r->command))
         show_row(l, r, dir);
     tw_free(dir);
     tw_free(runs);
@@ -133,7 +133,7 @@ static void folder_row(struct listing *l, const struct twin_run *r)
     json_t *list = tw_json_texts(r->argv, r->argc);
     tw_run_totals(r, &t);
     argv = list ? json_dumps(list, JSON_COMPACT) : NULL;
-    if (command && argv && wanted(l, r->start_realtime_ns, command) &&
+    if (command && argv && is_wanted(l, r->start_realtime_ns, command) &&
         (!l->a->outcome || strcmp(l->a->outcome, state) == 0))
         show_row(l,
                  &(struct twin_ledger_run){.id = r->id,
@@ -168,7 +168,7 @@ static void live(void *user, const char *dir, const struct twin_run *r,
 
 /* All of them, until as many were shown as were asked for: opening a folder's traces is what takes
  * time. */
-static int folders(struct listing *l)
+static int list_folders(struct listing *l)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char **dirs = NULL;
@@ -250,7 +250,7 @@ static int run(int argc, char **argv)
         l.shown = 0;
         json_array_clear(l.rows);
     }
-    rc = ledger ? from_ledger(&l, ledger) : folders(&l);
+    rc = ledger ? from_ledger(&l, ledger) : list_folders(&l);
     twin_ledger_close(ledger);
     if (!a.json && l.shown == 0 && rc == 0)
         tw_say(a.command || a.outcome || a.since

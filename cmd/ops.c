@@ -76,7 +76,7 @@ static int print_answer(const struct tw_ops_result *r, bool as_json)
 }
 
 /* -1: there are rows; else the exit code, and what went wrong was said. */
-static int measure(const struct tw_ops_asked *asked, struct tw_ops_result *r)
+static int measure_operations(const struct tw_ops_asked *asked, struct tw_ops_result *r)
 {
     int rc = tw_ops_measure(asked, r, &tw_terminal);
     if (rc == 0)
@@ -104,7 +104,7 @@ static int run(int argc, char **argv)
     } else {
         tw_interrupt_hold();
         tw_progress_setup(a.quiet);
-        rc = measure(&asked, &r);
+        rc = measure_operations(&asked, &r);
         if (rc < 0)
             rc = print_answer(&r, a.json);
         else if (a.json)

@@ -107,7 +107,7 @@ static int parse_window(const char *s, struct tw_steps_window *out)
 }
 
 /* The list stays NULL-terminated, as execv and others want it. */
-static int append(struct tw_strings *list, const char *s)
+static int append_text(struct tw_strings *list, const char *s)
 {
     const char **grown = tw_reallocarray(list->items, list->count + 2, sizeof *grown);
     if (!grown)
@@ -119,7 +119,7 @@ static int append(struct tw_strings *list, const char *s)
 }
 
 /* Stores one value; on failure *expected says what would have been right (static or in text). */
-static int store(const struct tw_option *o, const char *value, void *args, char text[96])
+static int store_value(const struct tw_option *o, const char *value, void *args, char text[96])
 {
     void *field = (char *)args + o->offset;
     int rc = 0;
@@ -158,7 +158,7 @@ static int store(const struct tw_option *o, const char *value, void *args, char 
         break;
     case TW_OPT_LIST:
         snprintf(text, 96, "a text (and memory to keep it)");
-        rc = append(field, value);
+        rc = append_text(field, value);
         /* A pattern that does not compile is found now and not after the runs. */
         if (rc == 0 && strcmp(o->name, "ignore") == 0 &&
             (rc = twin_ignore_check(&value, 1, NULL)) != 0)
@@ -257,7 +257,7 @@ static int set_defaults(const struct tw_command *c, void *args)
 {
     char text[96];
     for (const struct tw_option *o = c->options; o->name; o++)
-        if (o->initial && store(o, o->initial, args, text) != 0)
+        if (o->initial && store_value(o, o->initial, args, text) != 0)
             return tw_bad_use(c->name, "the built-in default of --%s is not %s", o->name, text);
     return -1;
 }
@@ -328,7 +328,7 @@ int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *ar
             tw_help_command(stdout, c);
             return 0;
         }
-        if (store(o, optarg, args, text) != 0)
+        if (store_value(o, optarg, args, text) != 0)
             return tw_bad_use(c->name, "--%s: expected %s, found \"%s\"", o->name, text, optarg);
     }
     /* Only where nothing but options stood before the "--" is what follows a job. */

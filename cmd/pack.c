@@ -69,7 +69,7 @@ static const struct tw_pair examples[] = {
 };
 
 /* A step of the packing, as a line that goes away again. */
-static void progress(void *user, const char *what)
+static void show_step(void *user, const char *what)
 {
     (void)user;
     char line[120];
@@ -148,7 +148,7 @@ static int run(int argc, char **argv)
     struct tw_operands given;
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_packed packed = {0};
-    struct twin_pack_options o = {.progress = progress};
+    struct twin_pack_options o = {.progress = show_step};
     int rc = tw_options_parse(&tw_command_pack, argc, argv, &a, &given);
     if (rc >= 0 || (rc = data_option(a.data, &o)) >= 0)
         return rc;

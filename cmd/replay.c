@@ -22,10 +22,10 @@
 
 #include "src/package/package.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* What the command line gave; NULL, false or 0 where it gave nothing. */
@@ -89,7 +89,7 @@ static const struct tw_pair examples[] = {
 
 /* ---- steps on the way */
 
-static void progress(void *user, const char *what)
+static void show_step(void *user, const char *what)
 {
     (void)user;
     if (!tw_progress_on())
@@ -129,27 +129,6 @@ static int open_package(const struct replay_args *a, const char *dir, const char
     return TW_EXIT_DIFFER;
 }
 
-/* PACKAGE-replay, or with a number when that is there already. Never in the package: it would not
- * verify any more. */
-static char *into_of(const struct replay_args *a, const char *dir)
-{
-    struct stat st;
-    char *real = realpath(dir, NULL), *out = NULL;
-    for (unsigned i = 1; real && i < 1000; i++) {
-        tw_free(out);
-        if (a->into)
-            out = tw_strdup(a->into);
-        else if (i == 1)
-            out = tw_printf("%s-replay", real);
-        else
-            out = tw_printf("%s-replay-%u", real, i);
-        if (a->into || !out || lstat(out, &st) != 0)
-            break;
-    }
-    free(real);
-    return out;
-}
-
 /* What differs between the environment here and the package's. -1: the job may run all the same;
  * else the exit code of a refusal. */
 static int say_differences(const struct replay_args *a, const json_t *differences)
@@ -176,8 +155,8 @@ static int say_differences(const struct replay_args *a, const json_t *difference
 
 /* Runs the job in its folder, with its variables, and hands over the run. The working folder of
  * this process is the job's from here on. -1, or the exit code. */
-static int launch(const struct replay_args *a, const struct twin_unpacked *u, const char *home,
-                  struct twin_run **out)
+static int launch_job(const struct replay_args *a, const struct twin_unpacked *u, const char *home,
+                      struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     /* What the first run did not have must not be there now. */
@@ -208,12 +187,13 @@ static int exit_code(enum tw_replay_outcome outcome)
                                 [TW_REPLAY_DIFFERS] = TW_EXIT_DIFFER,
                                 [TW_REPLAY_INCONCLUSIVE] = TW_EXIT_INCONCLUSIVE,
                                 [TW_REPLAY_FAILED] = TW_EXIT_TROUBLE};
+    assert((size_t)outcome < sizeof codes / sizeof *codes);
     return codes[outcome];
 }
 
 /* Holds what came out against the package, and prints it. The exit code. */
-static int judge(const struct replay_args *a, const struct twin_unpacked *u,
-                 const struct twin_run *now)
+static int judge_run(const struct replay_args *a, const struct twin_unpacked *u,
+                     const struct twin_run *now)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_replayed r;
@@ -250,7 +230,7 @@ static int run_copy(const struct replay_args *a, const char *copy,
                                     .python = a->python,
                                     .build = strcmp(a->environment, "build") == 0,
                                     .pip = a->pip.items,
-                                    .progress = progress};
+                                    .progress = show_step};
     int rc = twin_unpack(copy, verdict, &o, &u, &err);
     tw_progress_clear();
     if (rc)
@@ -258,7 +238,7 @@ static int run_copy(const struct replay_args *a, const char *copy,
     rc = say_differences(a, u.differences);
     *started = rc < 0;
     if (rc < 0)
-        rc = launch(a, &u, into, &now);
+        rc = launch_job(a, &u, into, &now);
     if (rc < 0 && now->outcome == TWIN_RUN_NOT_STARTED)
         rc = tw_bad_use("replay", "%s", now->message);
     else if (rc < 0 && now->outcome == TWIN_RUN_INTERRUPTED)
@@ -266,7 +246,7 @@ static int run_copy(const struct replay_args *a, const char *copy,
     if (rc < 0) {
         if (!a->quiet)
             tw_say("replayed in %s", into);
-        rc = judge(a, &u, now);
+        rc = judge_run(a, &u, now);
     }
     twin_run_free(now);
     twin_unpacked_free(&u);
@@ -278,27 +258,24 @@ static int replay(const struct replay_args *a, const char *dir)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_bag_verdict verdict = {0};
-    char *into = into_of(a, dir), *whole = into ? tw_path_absolute(into, &err) : NULL, *copy = NULL;
-    int rc = !whole ? tw_bad_use("replay", "out of memory") : -1;
+    char *whole = twin_replay_folder(a->into, dir, &err), *copy = NULL;
+    int rc = whole ? -1 : tw_bad_use("replay", "%s", err.message);
     /* Paths in options are relative to where we are now. */
     char *tolerance = a->tolerance ? tw_path_absolute(a->tolerance, &err) : NULL;
     struct replay_args b = *a;
-    struct stat st;
-    /* A folder that we made and did not run in goes away again; of one that was there, what we put
-     * into it. */
-    bool ours = whole && lstat(whole, &st) != 0, started = false;
+    const bool ours = whole && twin_replay_is_new(whole);
+    bool started = false;
     b.tolerance = tolerance;
     if (rc < 0)
         rc = open_package(a, dir, whole, &copy, &verdict);
     if (rc < 0)
         rc = run_copy(&b, copy, &verdict, whole, &started);
-    if (!started && copy && lstat(copy, &st) == 0)
-        tw_remove_tree(ours ? whole : copy, NULL, NULL);
+    if (!started && copy)
+        twin_replay_clear(whole, copy, ours);
     twin_bag_verdict_free(&verdict);
     tw_free(tolerance);
     tw_free(copy);
     tw_free(whole);
-    tw_free(into);
     return rc;
 }
 

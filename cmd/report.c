@@ -9,7 +9,6 @@
  */
 #include "diagnosis_report.h"
 #include "incident_facts.h"
-#include "known.h"
 #include "options.h"
 #include "page.h"
 #include "runs.h"
@@ -22,7 +21,6 @@
 #include "base.h"
 
 #include "src/compare/compare.h"
-#include "src/provenance/provenance.h"
 #include "src/report/incident.h"
 
 #include <stdio.h>
@@ -115,8 +113,8 @@ static int hand_out(const struct report_args *a, const struct twin_incident *x)
 /* ---- the order of events */
 
 /* Runs of different commands are arms. 0, or an exit code; said. */
-static int compare(const struct report_args *a, struct twin_run *const runs[2], bool same_command,
-                   struct twin_verdict **v)
+static int compare_runs(const struct report_args *a, struct twin_run *const runs[2],
+                        bool same_command, struct twin_verdict **v)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_compare_options o = {.arms = !same_command,
@@ -129,73 +127,20 @@ static int compare(const struct report_args *a, struct twin_run *const runs[2], 
                : tw_trouble(&err, "report: cannot compare the runs");
 }
 
-/* Collects what is known of the two runs: their worlds and how these differ, the first divergence,
- * checks and searches on record, cases that look alike. What is not known is left empty, which the
- * document turns into a question. The exit code. */
+/* Compares the runs, asks the ledger, and writes down what is known. The exit code. */
 static int postmortem(const struct report_args *a, const char *home, struct twin_run *const runs[2])
 {
-    struct tw_incident_facts f = {.count = 0};
-    struct tw_known known = {.count = 0};
-    struct twin_world_differences d = {0};
+    struct tw_incident_case c;
     struct twin_verdict *v = NULL;
-    json_t *p[2] = {NULL, NULL};
-    char *command[2], *code[2], *versions[2], state[2][32];
-    for (int i = 0; i < 2; i++) {
-        command[i] = tw_shell_quote(runs[i]->argv, runs[i]->argc);
-        /* A run of an older version has no provenance: its world is then not known. */
-        twin_provenance_load(runs[i]->dir, &p[i], NULL);
-        code[i] = tw_incident_code(p[i]);
-        versions[i] = tw_incident_versions(p[i]);
-    }
-    bool same = command[0] && command[1] && strcmp(command[0], command[1]) == 0;
-    int rc = compare(a, runs, same, &v);
+    tw_incident_open(&c, runs);
+    int rc = compare_runs(a, runs, c.x.same_command, &v);
     if (rc == 0) {
-        struct twin_incident x = {.verdict = v,
-                                  .command = command[0] ? command[0] : "",
-                                  .same_command = same,
-                                  .parted_ns = tw_incident_diverged_at(v, runs[1])};
-        x.ledger = ask_ledger(a, home, x.command, runs, &f);
-        x.check = f.check;
-        x.check_count = f.count;
-        x.world_known = p[0] && p[1] && twin_provenance_diff(p[0], p[1], &d, NULL) == 0;
-        /* Names and places alone are left out: they change no result. */
-        struct twin_incident_world *w = tw_calloc(d.count + 1, sizeof *w);
-        for (size_t i = 0; w && i < d.count; i++)
-            if (d.item[i].power != TWIN_POWER_NOISE)
-                w[x.world_count++] = (struct twin_incident_world){twin_power_name(d.item[i].power),
-                                                                  d.item[i].group, d.item[i].what,
-                                                                  d.item[i].a, d.item[i].b};
-        x.world = w;
-        for (int i = 0; i < 2; i++) {
-            struct tw_run_totals t;
-            tw_run_totals(runs[i], &t);
-            x.side[i] = (struct twin_incident_side){
-                runs[i], tw_run_state(runs[i], state[i]), t.steps, t.records, code[i], versions[i]};
-        }
-        /* Cases of known cause that look like this divergence, as check would hint at. */
-        if (v->outcome == TWIN_DIFFER && v->first) {
-            struct twin_signature s = tw_known_signature(v->first, same ? "same" : "two");
-            char **settings = NULL;
-            s.setting_count = tw_known_settings(runs[0], &settings);
-            s.settings = settings;
-            tw_known_look_up(home, &s, &known, &tw_terminal);
-            tw_known_settings_free(settings, s.setting_count);
-            x.hint = known.hint;
-            x.hint_count = known.count;
-        }
-        rc = hand_out(a, &x);
-        tw_free(w);
+        c.x.ledger = ask_ledger(a, home, c.x.command, runs, &c.checks);
+        tw_incident_gather(&c, v, home, &tw_terminal);
+        rc = hand_out(a, &c.x);
     }
-    for (int i = 0; i < 2; i++) {
-        json_decref(p[i]);
-        tw_free(command[i]);
-        tw_free(code[i]);
-        tw_free(versions[i]);
-    }
-    twin_world_differences_free(&d);
-    tw_known_free(&known);
+    tw_incident_close(&c);
     twin_verdict_free(v);
-    tw_incident_facts_free(&f);
     return rc;
 }
 

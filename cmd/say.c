@@ -31,7 +31,7 @@ void tw_put(const char *format, ...)
 }
 
 /* Formats head, format and tail as one message, keeps it, and prints it. */
-static void say(const char *head, const char *format, va_list ap, const char *tail)
+static void say_message(const char *head, const char *format, va_list ap, const char *tail)
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, head);
@@ -48,7 +48,7 @@ void tw_say(const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    say("", format, ap, "");
+    say_message("", format, ap, "");
     va_end(ap);
 }
 
@@ -58,7 +58,7 @@ int tw_trouble(const struct twin_error *err, const char *format, ...)
     char *tail = tw_error_tail(err);
     va_list ap;
     va_start(ap, format);
-    say("", format, ap, tail ? tail : "");
+    say_message("", format, ap, tail ? tail : "");
     va_end(ap);
     tw_free(tail);
     return TW_EXIT_TROUBLE;
@@ -74,7 +74,7 @@ int tw_bad_use(const char *command, const char *format, ...)
     snprintf(tail, sizeof tail, "\n  try: twinrun help%s%s", command ? " " : "",
              command ? command : "");
     va_start(ap, format);
-    say(head, format, ap, tail);
+    say_message(head, format, ap, tail);
     va_end(ap);
     return TW_EXIT_TROUBLE;
 }
@@ -83,7 +83,7 @@ int tw_bad_use(const char *command, const char *format, ...)
 
 /* Prints the object with so many digits, and frees it. Characters that a terminal would obey stay
  * escaped, as JSON allows it anywhere. */
-static int print(json_t *j, size_t digits)
+static int print_json(json_t *j, size_t digits)
 {
     int rc = 0;
     char *dumped = j ? json_dumps(j, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits)) : NULL;
@@ -101,11 +101,11 @@ static int print(json_t *j, size_t digits)
 /* Nine digits tell any two numbers of 32 bits apart. */
 int tw_json_print(json_t *j)
 {
-    return print(j, 9);
+    return print_json(j, 9);
 }
 
 /* Seventeen give every double back, for what is read in again. */
 int tw_json_print_exact(json_t *j)
 {
-    return print(j, 17);
+    return print_json(j, 17);
 }

@@ -91,7 +91,7 @@ static const struct tw_pair examples[] = {
 
 /* Understands what was asked, and makes the runs. -1: there is something to report; else the exit
  * code. */
-static int measure(struct tw_scale *s)
+static int measure_runs(struct tw_scale *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     if (tw_scale_understand(s, &err) != 0)
@@ -206,7 +206,7 @@ static int run(int argc, char **argv)
     } else {
         tw_interrupt_hold();
         tw_progress_setup(s.args.quiet);
-        rc = measure(&s);
+        rc = measure_runs(&s);
     }
     if (rc < 0)
         rc = report(&s);

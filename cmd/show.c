@@ -133,7 +133,7 @@ static int show_records(const struct twin_run *r, const struct tw_shown_trace *t
 }
 
 /* The run, or, with --step or --record, its records. The exit code. */
-static int show(const struct twin_run *r, const char *home, const struct tw_show_args *a)
+static int show_found_run(const struct twin_run *r, const char *home, const struct tw_show_args *a)
 {
     struct tw_shown_trace *traces = tw_shown_open(r, a->verify);
     if (!traces)
@@ -188,7 +188,7 @@ static int run(int argc, char **argv)
     else if (a.provenance)
         rc = show_provenance(r, a.json);
     else
-        rc = show(r, home, &a);
+        rc = show_found_run(r, home, &a);
     twin_run_free(r);
     tw_free(home);
     return rc;

@@ -16,6 +16,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -98,6 +99,7 @@ static int json_error(int code)
 /* Prints; returns the exit code. */
 static int report(struct tw_shrink *c, enum tw_shrink_outcome outcome)
 {
+    assert((unsigned)outcome <= TW_SHRINK_INCONCLUSIVE);
     static const int code[] = {
         [TW_SHRUNK] = TW_EXIT_DIFFER,
         [TW_NOT_SHRUNK] = TW_EXIT_DIFFER,
@@ -125,7 +127,7 @@ static int shrink(struct tw_shrink *c)
 }
 
 /* Knobs, home, and where each run's input comes from. -1, or the exit code after a complaint. */
-static int prepare(struct tw_shrink *c)
+static int prepare_shrinking(struct tw_shrink *c)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     int rc = tw_shrink_knobs(c, &err);
@@ -159,7 +161,7 @@ static int run(int argc, char **argv)
         c.argv = job.items;
         tw_interrupt_hold();
         tw_progress_setup(c.args.quiet);
-        rc = prepare(&c);
+        rc = prepare_shrinking(&c);
         if (rc < 0)
             rc = shrink(&c);
         if (c.args.json && !c.reported)

@@ -181,8 +181,8 @@ static int write_out(const struct sign_args *a, const struct twin_envelope *e, c
 }
 
 /* Each key signs; written; said. The exit code. */
-static int finish(const struct sign_args *a, const char *target, const char *path,
-                  struct twin_envelope *e, struct twin_error *err)
+static int sign_envelope(const struct sign_args *a, const char *target, const char *path,
+                         struct twin_envelope *e, struct twin_error *err)
 {
     int rc = tw_envelope_sign_all(e, a->keys.items, a->keys.count, a->model, err);
     rc = rc ? rc : write_out(a, e, path, err);
@@ -198,7 +198,7 @@ static int sign(const struct sign_args *a, const char *target)
     const struct tw_signing s = {
         .home = a->home, .target = target, .out = a->out, .add = a->add, .model = a->model};
     int rc = tw_signing_prepare(&s, &e, &path, &err);
-    rc = rc ? tw_trouble(&err, "nothing was signed") : finish(a, target, path, &e, &err);
+    rc = rc ? tw_trouble(&err, "nothing was signed") : sign_envelope(a, target, path, &e, &err);
     twin_envelope_free(&e);
     tw_free(path);
     return rc;
@@ -242,17 +242,17 @@ static int reproduced(const struct sign_args *a, char *const *operands, size_t c
     else if (!e.payload)
         rc = not_reproduced(a, v);
     else
-        rc = finish(a,
-                    v->outcome == TWIN_SAME ? "that the runs are the same"
-                                            : "that the runs agree within the tolerance",
-                    a->out, &e, &err);
+        rc = sign_envelope(a,
+                           v->outcome == TWIN_SAME ? "that the runs are the same"
+                                                   : "that the runs agree within the tolerance",
+                           a->out, &e, &err);
     twin_verdict_free(v);
     twin_envelope_free(&e);
     return rc;
 }
 
 /* Which options go together. -1: they do; else the exit code of a complaint. */
-static int refuse(const struct sign_args *a, const struct tw_operands *given)
+static int refuse_options(const struct sign_args *a, const struct tw_operands *given)
 {
     if ((a->new_key || a->public_key) && given->count > 0)
         return tw_bad_use("sign", "%s takes no operand, found \"%s\"",
@@ -288,7 +288,7 @@ static int run(int argc, char **argv)
     struct tw_operands given;
     int rc = tw_options_parse(&tw_command_sign, argc, argv, &a, &given);
     if (rc < 0)
-        rc = refuse(&a, &given);
+        rc = refuse_options(&a, &given);
     if (rc >= 0)
         return rc;
     if (a.new_key)

@@ -89,7 +89,7 @@ static const struct tw_pair examples[] = {
 };
 
 /* What the options ask. 0, or the exit code after a complaint. */
-static int understand(const struct significant_args *a, struct tw_significant *s)
+static int understand_options(const struct significant_args *a, struct tw_significant *s)
 {
     const struct tw_significant_words words = {a->metric, a->question, a->within, a->floor,
                                                a->alpha};
@@ -149,7 +149,7 @@ static int significant(const struct significant_args *a, char **operands, struct
     if (rc == 0 && !s->set[0].run != !s->set[1].run)
         rc = tw_bad_use("significant", "one set is a file and the other one runs: what is in the "
                                        "file can only be compared with a file");
-    rc = rc ? rc : understand(a, s);
+    rc = rc ? rc : understand_options(a, s);
     if (rc == 0 && tw_significant_positive(s, &err) != 0)
         rc = tw_bad_use("significant", "%s", err.message);
     if (rc == 0 && s->floor_file && tw_significant_floor_in_units(s, &err) != 0)
@@ -212,7 +212,7 @@ static int arms(struct significant_args *a, struct tw_significant *s)
     if (strcmp(a->metric, "wall") == 0 || strcmp(a->metric, "step") == 0)
         return tw_bad_use("significant", "--a and --b ask for speed in any case; --metric is what "
                                          "the runs compute: loss or printed:REGEX");
-    int rc = understand(a, s);
+    int rc = understand_options(a, s);
     if (rc == 0 && s->floor_file)
         rc = tw_bad_use("significant",
                         "--floor: with --a and --b a number; sets of runs take a file");

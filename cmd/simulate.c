@@ -78,7 +78,7 @@ static const struct tw_pair examples[] = {
 };
 
 /* -1, or the exit code after a complaint. */
-static int understand(struct tw_simulation *s)
+static int understand_options(struct tw_simulation *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     int rc = tw_simulate_understand(s, &err);
@@ -106,7 +106,7 @@ static int run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     tw_progress_setup(a.quiet);
-    rc = understand(&s);
+    rc = understand_options(&s);
     if (rc < 0)
         rc = tw_simulate(&s, &tw_terminal) == 0 ? print_answer(&s) : TW_EXIT_TROUBLE;
     /* With --json also trouble is an object. */

@@ -130,7 +130,7 @@ static const char *outcome_word(bool differs, bool keep)
 
 /* Reads the folder, and writes the manifest unless one that says the same, or may not be replaced,
  * is there. The exit code. */
-static int take(const struct snapshot_args *a, const char *dir, const char *output)
+static int take_snapshot(const struct snapshot_args *a, const char *dir, const char *output)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_looking looking;
@@ -185,7 +185,7 @@ static int run(int argc, char **argv)
         return tw_bad_use("snapshot", "expected one folder, found %zu", given.count);
     tw_progress_setup(a.quiet);
     char *output = a.output ? tw_strdup(a.output) : default_output(given.items[0], &err);
-    rc = output ? take(&a, given.items[0], output) : tw_trouble(&err, "no snapshot");
+    rc = output ? take_snapshot(&a, given.items[0], output) : tw_trouble(&err, "no snapshot");
     tw_free(output);
     return rc;
 }

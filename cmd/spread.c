@@ -127,7 +127,7 @@ static char *path_of(const char *operand, const char *home)
 /*
  * Precisions, files and ranks, which must fit each other. -1, or the exit code after a complaint.
  */
-static int choose(const struct tw_spread_args *a, size_t files, struct tw_spread_found *f)
+static int choose_sources(const struct tw_spread_args *a, size_t files, struct tw_spread_found *f)
 {
     static const struct {
         const char *name;
@@ -180,7 +180,7 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_spread, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    rc = choose(&a, rest.count, &f);
+    rc = choose_sources(&a, rest.count, &f);
     tw_progress_setup(a.quiet);
     char **paths = rc < 0 ? tw_calloc(rest.count + 1, sizeof *paths) : NULL;
     for (size_t i = 0; rc < 0 && i < rest.count; i++)

@@ -58,7 +58,7 @@ static bool wants_color(void)
 }
 
 /* As wide as the terminal, within what can be read. */
-static unsigned columns(void)
+static unsigned text_columns(void)
 {
     struct winsize w;
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col == 0 || w.ws_col > WIDTH)
@@ -141,7 +141,7 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
         .verb = o->verb,
         .command = o->command,
         .color = wants_color(),
-        .width = columns(),
+        .width = text_columns(),
         .can_zoom = o->can_zoom,
         .can_isolate = o->can_isolate,
         .shares_files = o->shares_files,

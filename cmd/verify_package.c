@@ -21,7 +21,7 @@ static bool is_package(const char *target, const char *head, size_t n)
 }
 
 /* Ten times a second is as often as one can read it. */
-static void progress(void *user, uint64_t bytes, uint64_t all)
+static void show_progress(void *user, uint64_t bytes, uint64_t all)
 {
     static uint64_t next_ns;
     char line[120], a[16], b[16];
@@ -42,14 +42,14 @@ int tw_package_open(const char *dir, struct twin_trust *trust, int64_t at_ns, co
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_bag_options o = {
-        .trust = trust, .at_ns = at_ns, .progress = progress, .copy = copy};
+        .trust = trust, .at_ns = at_ns, .progress = show_progress, .copy = copy};
     int rc = twin_package_verify(dir, &o, out, &err);
     tw_progress_clear();
     return rc ? tw_trouble(&err, "nothing was verified") : -1;
 }
 
 /* Findings are the answer 1; errors are trouble. */
-static int verify(char *const *operands, size_t count, const struct tw_verify_args *a)
+static int verify_bag(char *const *operands, size_t count, const struct tw_verify_args *a)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_trust *trust = NULL;
@@ -73,4 +73,4 @@ static int verify(char *const *operands, size_t count, const struct tw_verify_ar
     return rc;
 }
 
-const struct tw_verify_kind tw_verify_package = {"a package", is_package, 1, verify};
+const struct tw_verify_kind tw_verify_package = {"a package", is_package, 1, verify_bag};

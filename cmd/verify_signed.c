@@ -44,7 +44,7 @@ int tw_signed_trust(const struct tw_verify_args *a, struct twin_trust **out, int
 }
 
 /* The first operand is the envelope, the others what is held against it. The exit code. */
-static int verify(char *const *operands, size_t count, const struct tw_verify_args *a)
+static int verify_envelope(char *const *operands, size_t count, const struct tw_verify_args *a)
 {
     static const int exits[] = {[TW_VERIFIED_SAME] = TW_EXIT_SAME,
                                 [TW_VERIFIED_FAILED] = TW_EXIT_DIFFER,
@@ -75,4 +75,4 @@ static int verify(char *const *operands, size_t count, const struct tw_verify_ar
 }
 
 const struct tw_verify_kind tw_verify_signed = {"an envelope of signatures", is_signed, SIZE_MAX,
-                                                verify};
+                                                verify_envelope};

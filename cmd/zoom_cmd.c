@@ -68,8 +68,8 @@ static const struct tw_pair examples[] = {
 };
 
 /* The verdict. Its exit code, unless the person wanted an end. */
-static int print(const struct zoom_args *a, const struct twin_verdict *v,
-                 const struct twin_run *const *runs, bool interrupted)
+static int print_verdict(const struct zoom_args *a, const struct twin_verdict *v,
+                         const struct twin_run *const *runs, bool interrupted)
 {
     char *command = tw_shell_quote(runs[0]->argv, runs[0]->argc);
     struct tw_verdict_output o = {.verb = "zoom", .command = command, .json = a->json};
@@ -114,7 +114,7 @@ static int rerun(const struct zoom_args *a, const char *home, struct twin_verdic
     if (v->outcome != TWIN_DIFFER || !tw_zoom_is_useful(v, runs[0], &why)) {
         if (why)
             twin_verdict_note(v, "no zoom: %s", why);
-        return print(a, v, runs, false);
+        return print_verdict(a, v, runs, false);
     }
     /* A word that was redacted is not the word that the job was given. */
     for (size_t i = 0; i < 2; i++)
@@ -146,7 +146,7 @@ static int rerun(const struct zoom_args *a, const char *home, struct twin_verdic
     else if (tw_zoom_run(v, &z, &err) != 0)
         rc = tw_trouble(&err, "zoom");
     else
-        rc = print(a, v, runs, z.interrupted);
+        rc = print_verdict(a, v, runs, z.interrupted);
     tw_zoom_free(&z);
     tw_free(argv_a);
     tw_free(argv_b);
@@ -225,7 +225,7 @@ static int zoom_command(const struct zoom_args *a, const char *home, char **job)
                                          .ignore_count = a->ignore.count};
         rc = twin_compare(pair, 2, &o, &v, &err) != 0
                  ? tw_trouble(&err, "zoom: cannot compare the runs")
-                 : print(a, v, pair, false);
+                 : print_verdict(a, v, pair, false);
     }
     twin_verdict_free(v);
     twin_run_free(runs[0]);

@@ -60,7 +60,7 @@ static void map_mine(void)
 }
 
 /* Holding the lock. A Python process stays one whatever is said later. */
-static void announce(int kind)
+static void announce_process(int kind)
 {
     if (kind == 2)
         tw_agent_config.kind = 2;
@@ -71,7 +71,7 @@ static void announce(int kind)
 void tw_agent_announce(int kind)
 {
     pthread_mutex_lock(&lock);
-    announce(kind);
+    announce_process(kind);
     pthread_mutex_unlock(&lock);
 }
 
@@ -127,7 +127,7 @@ static void open_writer(void)
         return;
     }
     opener = current_pid();
-    announce(tw_agent_config.kind);
+    announce_process(tw_agent_config.kind);
     tw_progress_claim();
     if (!quick_exit_hooked)
         quick_exit_hooked = at_quick_exit(quick_exit_seal) == 0;
@@ -341,7 +341,7 @@ static void child_after_fork(void)
         memcpy(tw_agent_config.role, role, (size_t)n + 1);
     children = 0;
     if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_READY)
-        announce(tw_agent_config.kind);
+        announce_process(tw_agent_config.kind);
     pthread_mutex_unlock(&lock);
     tw_factors_child_after_fork(); /* may wait: without our locks */
     errno = saved_errno;
@@ -406,7 +406,7 @@ void tw_agent_identify(int32_t rank, int32_t world, const char *role, int kind)
     } else {
         memcpy(c->role, "main", 5);
     }
-    announce(kind);
+    announce_process(kind);
     pthread_mutex_unlock(&lock);
     tw_guard_leave(&g);
 }

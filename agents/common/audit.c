@@ -21,7 +21,7 @@
 
 struct entry {
     const char *what;
-    /* Atomic, since find() reads entries while another thread adds one; and because a
+    /* Atomic, since find_use() reads entries while another thread adds one; and because a
      * ThreadSanitizer of the job, which sees our calls of memcpy and memcmp but not the order that
      * `used` gives them, would report a race of ours as the job's. */
     _Atomic(void *) stack[DEPTH];
@@ -79,12 +79,12 @@ static void name_stack(struct entry *e)
 }
 
 /* The caller's stack without our own frames. */
-static int walk(void **stack)
+static int walk_stack(void **stack)
 {
     void *all[WALK];
     Dl_info own, i;
     int n = backtrace(all, WALK), first = 0, depth = 0;
-    bool known = dladdr((void *)walk, &own) != 0;
+    bool known = dladdr((void *)walk_stack, &own) != 0;
     while (known && first < n && dladdr(all[first], &i) && i.dli_fbase == own.dli_fbase)
         first++;
     for (; first + depth < n && depth < DEPTH; depth++)
@@ -101,7 +101,7 @@ static bool same_stack(const struct entry *e, void *const *stack, int depth)
     return same;
 }
 
-static struct entry *find(enum tw_factor f, const char *what, void *const *stack, int depth)
+static struct entry *find_use(enum tw_factor f, const char *what, void *const *stack, int depth)
 {
     int n = atomic_load_explicit(&used, memory_order_acquire);
     for (int i = 0; i < n; i++) {
@@ -113,13 +113,13 @@ static struct entry *find(enum tw_factor f, const char *what, void *const *stack
     return NULL;
 }
 
-static struct entry *add(enum tw_factor f, const char *what, void *const *stack, int depth)
+static struct entry *add_use(enum tw_factor f, const char *what, void *const *stack, int depth)
 {
     /* Naming a frame takes a while, once per stack; who waits here consumes entropy for the first
      * time as well. */
     while (atomic_flag_test_and_set_explicit(&lock, memory_order_acquire))
         sched_yield();
-    struct entry *e = find(f, what, stack, depth);
+    struct entry *e = find_use(f, what, stack, depth);
     int n = atomic_load_explicit(&used, memory_order_relaxed);
     if (!e && n < ENTRIES) {
         e = &entries[n];
@@ -139,10 +139,10 @@ static struct entry *add(enum tw_factor f, const char *what, void *const *stack,
 void tw_audit_record(enum tw_factor f, const char *what)
 {
     void *stack[DEPTH] = {0};
-    int depth = walk(stack);
-    struct entry *e = find(f, what, stack, depth);
+    int depth = walk_stack(stack);
+    struct entry *e = find_use(f, what, stack, depth);
     if (!e)
-        e = add(f, what, stack, depth);
+        e = add_use(f, what, stack, depth);
     atomic_fetch_add_explicit(e ? &e->calls : &left_out, 1, memory_order_relaxed);
 }
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "src/base/base.h"
 
-static bool number(const char *name, uint64_t max, uint64_t *out)
+static bool read_number(const char *name, uint64_t max, uint64_t *out)
 {
     const char *s = getenv(name);
     return s && tw_parse_u64(s, max, out) == 0;
@@ -65,9 +65,9 @@ void tw_config_rank(int32_t *rank, int32_t *world)
     *world = 1;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         uint64_t r, w;
-        if (!number(names[i][0], INT32_MAX - 1, &r))
+        if (!read_number(names[i][0], INT32_MAX - 1, &r))
             continue;
-        if (!number(names[i][1], INT32_MAX, &w) || w <= r)
+        if (!read_number(names[i][1], INT32_MAX, &w) || w <= r)
             w = r + 1;
         *rank = (int32_t)r;
         *world = (int32_t)w;
@@ -87,11 +87,11 @@ bool tw_config_read(struct tw_agent_config *c)
         memset(c->run_id, 0, sizeof c->run_id);
     c->level = parse_level(getenv("TWINRUN_LEVEL"));
     c->window = parse_window(getenv("TWINRUN_WINDOW"), &c->window_first, &c->window_last);
-    c->max_steps = number("TWINRUN_STEPS", UINT32_MAX, &v) ? (uint32_t)v : 0;
-    c->hold = number("TWINRUN_STEPS_HOLD", 1, &v) && v == 1;
-    c->sketch_every = number("TWINRUN_SKETCH_EVERY", UINT32_MAX, &v) ? (uint32_t)v : 10;
-    c->lossless = number("TWINRUN_LOSSLESS", 1, &v) && v == 1;
-    c->telemetry = !(number("TWINRUN_TELEMETRY", 0, &v));
+    c->max_steps = read_number("TWINRUN_STEPS", UINT32_MAX, &v) ? (uint32_t)v : 0;
+    c->hold = read_number("TWINRUN_STEPS_HOLD", 1, &v) && v == 1;
+    c->sketch_every = read_number("TWINRUN_SKETCH_EVERY", UINT32_MAX, &v) ? (uint32_t)v : 10;
+    c->lossless = read_number("TWINRUN_LOSSLESS", 1, &v) && v == 1;
+    c->telemetry = !(read_number("TWINRUN_TELEMETRY", 0, &v));
     tw_config_rank(&c->rank, &c->world);
     memcpy(c->role, "main", 5);
     c->kind = 1;

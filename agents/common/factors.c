@@ -89,7 +89,7 @@ static bool parse_values(enum tw_factor f, enum tw_factor_mode mode, char *first
 
 /* What is in force, with the defaults: "pin 7", "pin 1700000000 by 1000 us", "vary reversed", "vary
  * 3 strength 1". */
-static void describe(enum tw_factor f, const char *mode)
+static void describe_factor(enum tw_factor f, const char *mode)
 {
     struct tw_factor_state *s = &tw_factors[f];
     unsigned long long value = s->value, extra = s->extra;
@@ -124,7 +124,7 @@ static bool parse_one(char *item)
         if (!parse_mode(mode_text, &mode) || !(grammar[f].modes & MODE(mode)) ||
             !parse_values(f, mode, value))
             return false;
-        describe(f, mode_text);
+        describe_factor(f, mode_text);
         atomic_store_explicit(&tw_factors[f].mode, mode, memory_order_release);
         return true;
     }
@@ -377,7 +377,7 @@ static void into_folder(void *user, const char *key, const char *value)
     tw_folder_factor(key, value);
 }
 
-static void count(void *user, const char *key, const char *value)
+static void count_note(void *user, const char *key, const char *value)
 {
     (void)key;
     (void)value;
@@ -390,7 +390,7 @@ static bool has_something_to_tell(void)
 {
     unsigned lines = 0;
     if (!watched)
-        report(count, &lines, false);
+        report(count_note, &lines, false);
     return watched || lines > 0;
 }
 

@@ -70,7 +70,7 @@ static void make_key(void)
     key_made = pthread_key_create(&key, forget_context) == 0;
 }
 
-static inline bool off(void)
+static inline bool native_is_off(void)
 {
     return __builtin_expect(
         atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF, 1);
@@ -100,7 +100,7 @@ static void rehash(struct context *c)
 int twin_open(void)
 {
     struct tw_guard g;
-    if (off() || !tw_guard_enter(&g))
+    if (native_is_off() || !tw_guard_enter(&g))
         return 0;
     bool open = tw_agent_open() != NULL;
     tw_guard_leave(&g);
@@ -109,24 +109,24 @@ int twin_open(void)
 
 int twin_on(void)
 {
-    return off() ? 0 : tw_agent_on();
+    return native_is_off() ? 0 : tw_agent_on();
 }
 
 void twin_step(void)
 {
-    if (!off())
+    if (!native_is_off())
         tw_agent_step_end();
 }
 
 void twin_close(void)
 {
-    if (!off())
+    if (!native_is_off())
         tw_agent_close();
 }
 
 void twin_scope_push(const char *name)
 {
-    struct context *c = off() ? NULL : context();
+    struct context *c = native_is_off() ? NULL : context();
     if (!c)
         return;
     if (c->depth < DEPTH) {
@@ -147,7 +147,7 @@ void twin_scope_push(const char *name)
 
 void twin_scope_pop(void)
 {
-    struct context *c = off() ? NULL : context();
+    struct context *c = native_is_off() ? NULL : context();
     if (!c || c->depth == 0)
         return;
     if (--c->depth < DEPTH) {
@@ -159,7 +159,7 @@ void twin_scope_pop(void)
 
 void twin_thread_role(const char *role)
 {
-    struct context *c = off() ? NULL : context();
+    struct context *c = native_is_off() ? NULL : context();
     if (!c)
         return;
     size_t n = role ? strnlen(role, sizeof c->role - 1) : 0;
@@ -170,7 +170,7 @@ void twin_thread_role(const char *role)
 }
 
 /* Splits "gradient:w1" into its row and "w1"; "gradient:" alone keeps its word as the name. */
-static uint8_t split(const char *name, const char **rest)
+static uint8_t split_row(const char *name, const char **rest)
 {
     const char *colon = strchr(name, ':');
     *rest = name;
@@ -202,8 +202,8 @@ static uint32_t make_series(const struct context *c, uint8_t prefix, const char 
 
 /* Fills e, found or made anew. A name too long for the cache uses `scratch` and is interned each
  * time. */
-static struct entry *find(struct context *c, struct entry *scratch, const char *name,
-                          const char *file_line, const char *func)
+static struct entry *find_entry(struct context *c, struct entry *scratch, const char *name,
+                                const char *file_line, const char *func)
 {
     uint64_t h = tw_mix64((uintptr_t)name ^ c->hash ^ (uint64_t)(uintptr_t)file_line << 20);
     struct entry *e = &c->cache[h & (CACHE - 1)];
@@ -215,7 +215,7 @@ static struct entry *find(struct context *c, struct entry *scratch, const char *
         e = scratch;
     const char *rest;
     *e = (struct entry){.name = name, .file_line = file_line, .context = c->hash};
-    e->prefix = split(name, &rest);
+    e->prefix = split_row(name, &rest);
     if (prefixes[e->prefix].level > tw_agent_config.level)
         return NULL;
     e->series = make_series(c, e->prefix, rest, file_line, func);
@@ -248,8 +248,8 @@ void twin_record_at(const char *file_line, const char *func, const char *name,
 {
     struct context *c;
     struct entry scratch, *e;
-    if (off() || !name || !tw_agent_on() || tw_agent_inside || !(c = context()) ||
-        !(e = find(c, &scratch, name, file_line, func)))
+    if (native_is_off() || !name || !tw_agent_on() || tw_agent_inside || !(c = context()) ||
+        !(e = find_entry(c, &scratch, name, file_line, func)))
         return;
     bool stats = tw_agent_config.level >= TW_LEVEL_TENSORS;
     struct tw_agent_item item = {.data = data,

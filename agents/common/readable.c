@@ -35,8 +35,8 @@ static bool page_is_readable(uintptr_t at)
 
 /* How far before and behind its first element a tensor reaches, in elements; false: no memory is
  * that large. */
-static bool reach(const struct tw_agent_item *item, int64_t *before, int64_t *behind,
-                  int64_t *elements)
+static bool reach_of_tensor(const struct tw_agent_item *item, int64_t *before, int64_t *behind,
+                            int64_t *elements)
 {
     *before = *behind = 0;
     *elements = 1;
@@ -60,7 +60,7 @@ bool tw_agent_readable(const struct tw_agent_item *item, bool ends_only)
 {
     int64_t before, behind, elements, bytes, start;
     int64_t size = (int64_t)twin_dtype_size((enum twin_dtype)item->dtype);
-    if (!reach(item, &before, &behind, &elements))
+    if (!reach_of_tensor(item, &before, &behind, &elements))
         return false;
     if (elements == 0 || size == 0)
         return true;

@@ -155,7 +155,7 @@ static void want(struct found *f, const struct tw_agent_item *item, bool sketch_
     f->failed = false;
 }
 
-static void look(struct found *f, const struct tw_agent_item *item)
+static void look_at_item(struct found *f, const struct tw_agent_item *item)
 {
     if (item->flags >> 8 & TWIN_REC_UNOBSERVED)
         return;
@@ -291,7 +291,7 @@ static struct device_batch device_look(const struct tw_agent_item *items, size_t
     return b;
 }
 
-/* The batch's next item, as if look() had been at it. */
+/* The batch's next item, as if look_at_item() had been at it. */
 static void device_take(struct device_batch *b, struct found *f)
 {
     f->failed = !b->found;
@@ -349,7 +349,7 @@ static void one_piece(void *user, size_t piece)
         i++;
     const struct tw_agent_item *item = &b->items[i];
     if (b->first_piece[i + 1] - b->first_piece[i] == 1) {
-        look(&b->found[i], item);
+        look_at_item(&b->found[i], item);
         return;
     }
     size_t at = (piece - b->first_piece[i]) * PIECE_BYTES, left = bytes_of(item) - at;
@@ -427,7 +427,7 @@ static void record_all(struct twin_writer *w, struct tw_agent_item *items, size_
             if (on_device(&items[i]))
                 device_take(&there, &f);
             else
-                look(&f, &items[i]);
+                look_at_item(&f, &items[i]);
             items[i].link = record_one(w, &items[i], &f, consumed, links);
         }
     device_free(&there);
@@ -453,7 +453,7 @@ static void record_gathered(struct twin_writer *w)
     tw_free(g.items);
 }
 
-static bool gather(const struct tw_agent_item *items, size_t n)
+static bool gather_items(const struct tw_agent_item *items, size_t n)
 {
     struct gathered *g = &gathered;
     if (g->n + n > g->room) {
@@ -490,7 +490,7 @@ size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *c
     struct twin_writer *w = items && n ? enter(&g) : NULL;
     if (!w)
         return 0;
-    if (!gathered.on || consumed_count || !count_on_device(items, n) || !gather(items, n)) {
+    if (!gathered.on || consumed_count || !count_on_device(items, n) || !gather_items(items, n)) {
         record_gathered(w);
         record_all(w, items, n, consumed, consumed_count);
     }
@@ -512,7 +512,7 @@ void tw_agent_digests(const struct tw_agent_item *items, size_t n, struct twin_d
         if (on_device(&item))
             device_take(&there, &f);
         else
-            look(&f, &item);
+            look_at_item(&f, &item);
         out[i] = f.digest;
     }
     device_free(&there);
@@ -537,7 +537,7 @@ uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_
                                  .layout = twin_writer_layout(w, TWIN_BYTES, 1, &shape)};
     struct found f;
     want(&f, &item, false);
-    look(&f, &item);
+    look_at_item(&f, &item);
     uint64_t link = record_one(w, &item, &f, NULL, 0);
     twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);
     tw_guard_leave(&g);

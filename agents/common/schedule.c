@@ -95,7 +95,7 @@ void tw_schedule_forget(void)
     diary = NULL;
 }
 
-static void tell(tw_note_sink *sink, void *user, const struct diary *d, const char *name)
+static void tell_diary(tw_note_sink *sink, void *user, const struct diary *d, const char *name)
 {
     char text[160];
     snprintf(text, sizeof text,
@@ -110,8 +110,8 @@ void tw_schedule_report(tw_note_sink *sink, void *user)
     for (int i = 0; i < THREADS && atomic_load(&diaries[i].id); i++) {
         char name[24];
         snprintf(name, sizeof name, "%016" PRIx64, atomic_load(&diaries[i].id));
-        tell(sink, user, &diaries[i], name);
+        tell_diary(sink, user, &diaries[i], name);
     }
     if (atomic_load(&overflow.boundaries))
-        tell(sink, user, &overflow, "others");
+        tell_diary(sink, user, &overflow, "others");
 }

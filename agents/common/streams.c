@@ -50,7 +50,7 @@ static uint64_t derive(uint64_t id, unsigned kind, uint64_t ordinal)
     return h ? h : 1;
 }
 
-static bool parse(const char *text, struct tw_stream_seed *s)
+static bool parse_seed(const char *text, struct tw_stream_seed *s)
 {
     unsigned long long id, ns;
     int n = 0;
@@ -67,7 +67,7 @@ static void find_process(void)
 {
     struct tw_stream_seed s = {0};
     int32_t rank, world;
-    parse(getenv(NAME), &s);
+    parse_seed(getenv(NAME), &s);
     tw_config_rank(&rank, &world);
     uint64_t id = derive(derive(s.id, BY_START, 0), BY_RANK, (uint64_t)rank), none = 0;
     atomic_store(&process_clock, s.clock_ns);
@@ -91,7 +91,7 @@ static struct stream *mine(void)
 }
 
 /* Word by word, so that a word is a word however it is asked for. */
-static void words(enum tw_factor f, void *out, size_t n)
+static void draw_words(enum tw_factor f, void *out, size_t n)
 {
     struct stream *s = mine();
     uint64_t id = s->id, count = n / 8 + (n % 8 != 0);
@@ -113,13 +113,13 @@ static void words(enum tw_factor f, void *out, size_t n)
 void tw_stream_bytes(enum tw_factor f, void *out, size_t n)
 {
     if (n)
-        words(f, out, n);
+        draw_words(f, out, n);
 }
 
 uint64_t tw_stream_word(enum tw_factor f)
 {
     uint64_t w;
-    words(f, &w, sizeof w);
+    draw_words(f, &w, sizeof w);
     return w;
 }
 

@@ -35,7 +35,7 @@ static struct {
     char text[16384];
 } t;
 
-static void flush(uint64_t now)
+static void flush_rows(uint64_t now)
 {
     char path[PATH_MAX];
     const struct tw_agent_config *c = &tw_agent_config;
@@ -69,7 +69,7 @@ static size_t read_small(const char *path, char *text, size_t room)
 }
 
 /* "-": not known here. */
-static const char *number(char out[24], bool known, unsigned long long v)
+static const char *write_number(char out[24], bool known, unsigned long long v)
 {
     if (known)
         snprintf(out, 24, "%llu", v);
@@ -85,7 +85,7 @@ static unsigned long long micros(const struct timeval *v)
 
 /* Processor time and waiting for a processor of the thread that ends the steps: every other thread
  * waits for it, or it for them. */
-static void row(uint64_t now, uint32_t steps)
+static void write_row(uint64_t now, uint32_t steps)
 {
     struct rusage u = {.ru_maxrss = 0};
     char text[128], wait[24], run[24], rss[24];
@@ -96,20 +96,20 @@ static void row(uint64_t now, uint32_t steps)
                  sscanf(text, "%llu %llu", &size, &resident) == 2;
     getrusage(RUSAGE_SELF, &u);
     if (sizeof t.text - t.used < ROW_BYTES)
-        flush(now);
+        flush_rows(now);
     int n = snprintf(
         t.text + t.used, ROW_BYTES,
         "%llu\t%u\t%ld\t%llu\t%s\t%s\t%ld\t%ld\t%ld\t%ld\t%s\t%llu\t%llu\n",
         (unsigned long long)now, steps, (long)syscall(SYS_gettid),
-        (micros(&u.ru_utime) + micros(&u.ru_stime)) * 1000u, number(wait, scheduled, waited),
-        number(run, scheduled, ran), u.ru_minflt, u.ru_majflt, u.ru_nvcsw, u.ru_nivcsw,
-        number(rss, sized, resident * (unsigned long long)t.page_bytes),
+        (micros(&u.ru_utime) + micros(&u.ru_stime)) * 1000u, write_number(wait, scheduled, waited),
+        write_number(run, scheduled, ran), u.ru_minflt, u.ru_majflt, u.ru_nvcsw, u.ru_nivcsw,
+        write_number(rss, sized, resident * (unsigned long long)t.page_bytes),
         (unsigned long long)u.ru_inblock * 512u, (unsigned long long)u.ru_oublock * 512u);
     if (n > 0 && n < ROW_BYTES)
         t.used += (size_t)n;
 }
 
-static void begin(uint64_t now)
+static void begin_file(uint64_t now)
 {
     t.begun = true;
     t.start_ns = t.flushed_ns = now;
@@ -140,13 +140,13 @@ void tw_telemetry_row(uint32_t steps)
     if (atomic_flag_test_and_set(&taken))
         return;
     if (!t.begun)
-        begin(now);
+        begin_file(now);
     if (!t.failed && now >= t.next_ns) {
         uint64_t cpu = thread_cpu_ns();
-        row(now, steps);
+        write_row(now, steps);
         uint64_t cost = thread_cpu_ns() - cpu, wrote = 0;
         if (now - t.flushed_ns > FLUSH_NS && now - t.flushed_ns > 2 * SPACING * t.flush_cost_ns) {
-            flush(now);
+            flush_rows(now);
             t.flush_cost_ns = wrote = thread_cpu_ns() - cpu - cost;
         }
         /* A row that met a cold cache says nothing about the next one: it counts as four usual ones
@@ -166,7 +166,7 @@ void tw_telemetry_flush(void)
     if (!tw_agent_config.telemetry || atomic_flag_test_and_set(&taken))
         return;
     if (t.begun)
-        flush(tw_monotonic_ns());
+        flush_rows(tw_monotonic_ns());
     atomic_flag_clear(&taken);
 }
 

@@ -53,7 +53,7 @@ static _Thread_local struct {
     uint64_t hash;
 } now __attribute__((tls_model("initial-exec")));
 
-static void finish(void)
+static void finish_watching(void)
 {
     if (now.dir)
         atomic_fetch_add_explicit(&orders, tw_mix64(now.hash), memory_order_relaxed);
@@ -63,14 +63,14 @@ static void finish(void)
 void tw_watch_entry(const void *dir, const char *name)
 {
     if (dir != now.dir) {
-        finish();
+        finish_watching();
         now.dir = dir;
         now.hash = 1;
     }
     if (name)
         now.hash = tw_hash_bytes(name, strlen(name), now.hash).a;
     else
-        finish();
+        finish_watching();
 }
 
 void tw_watch_unseen(void)
@@ -116,7 +116,7 @@ void tw_watch_report(tw_note_sink *sink, void *user)
         if (seen >> w & 1)
             at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", at ? " " : "", words[w]);
     sink(user, "watch.libraries", text);
-    finish();
+    finish_watching();
     if (atomic_load_explicit(&unseen, memory_order_relaxed))
         snprintf(text, sizeof text, "unseen");
     else

@@ -26,7 +26,7 @@ struct out {
     char text[ROOM];
 };
 
-static void flush(struct out *o)
+static void flush_out(struct out *o)
 {
     struct tw_file_limit limit;
     tw_file_limit_hold(&limit);
@@ -49,13 +49,13 @@ static void line(struct out *o, const char *key, const char *value)
         if ((unsigned char)masked[i] < 0x20 || masked[i] == 0x7F)
             masked[i] = '?';
     if (ROOM - o->used < n + 64)
-        flush(o);
+        flush_out(o);
     int written = snprintf(o->text + o->used, ROOM - o->used, "%s\t%s\n", key, masked);
     if (written > 0 && (size_t)written < ROOM - o->used)
         o->used += (size_t)written;
 }
 
-static void number(struct out *o, const char *key, long value)
+static void put_number(struct out *o, const char *key, long value)
 {
     char text[24];
     snprintf(text, sizeof text, "%ld", value);
@@ -63,7 +63,7 @@ static void number(struct out *o, const char *key, long value)
 }
 
 /* One line of maps: "from-to rights offset device inode   path". Files that code runs from. */
-static void mapping(struct out *o, char *text, char *last, size_t room)
+static void put_mapping(struct out *o, char *text, char *last, size_t room)
 {
     char *path = strchr(text, '/'), *rights = strchr(text, ' ');
     if (!path || !rights || path < rights + 5 || rights[3] != 'x' || strcmp(path, last) == 0)
@@ -75,7 +75,7 @@ static void mapping(struct out *o, char *text, char *last, size_t room)
 /*
  * Not dl_iterate_phdr: its lock is held by whoever loads a library just now, perhaps for seconds.
  */
-static void libraries(struct out *o)
+static void put_libraries(struct out *o)
 {
     char text[4096 + 1], last[1024] = "";
     size_t have = 0;
@@ -86,7 +86,7 @@ static void libraries(struct out *o)
         text[have] = '\0';
         while ((end = strchr(from, '\n'))) {
             *end = '\0';
-            mapping(o, from, last, sizeof last);
+            put_mapping(o, from, last, sizeof last);
             from = end + 1;
         }
         have -= (size_t)(from - text);
@@ -98,7 +98,7 @@ static void libraries(struct out *o)
         close(fd);
 }
 
-static void variables(struct out *o)
+static void put_variables(struct out *o)
 {
     static const char *const ours[] = {"TWINRUN_LIB", "TWINRUN_HOT_LIB", "TWINRUN_SITE_DIR"};
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
@@ -160,7 +160,7 @@ static void of_machine(struct out *o, const char *path, const char *begin, const
     line(o, "machine", told);
 }
 
-static void machine(struct out *o, const struct utsname *u)
+static void put_machine(struct out *o, const struct utsname *u)
 {
     char text[256];
     snprintf(text, sizeof text, "kernel %s", u->release);
@@ -174,12 +174,12 @@ static void myself(struct out *o)
     struct utsname u;
     cpu_set_t cpus;
     char text[PATH_MAX];
-    number(o, "pid", (long)getpid());
-    number(o, "rank", tw_agent_config.rank);
-    number(o, "world", tw_agent_config.world);
+    put_number(o, "pid", (long)getpid());
+    put_number(o, "rank", tw_agent_config.rank);
+    put_number(o, "world", tw_agent_config.world);
     if (uname(&u) == 0) {
         line(o, "host", u.nodename);
-        machine(o, &u);
+        put_machine(o, &u);
     }
     ssize_t n = readlink("/proc/self/exe", text, sizeof text - 1);
     if (n > 0) {
@@ -192,7 +192,7 @@ static void myself(struct out *o)
         line(o, "cwd", text);
     }
     if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
-        number(o, "processors", CPU_COUNT(&cpus));
+        put_number(o, "processors", CPU_COUNT(&cpus));
 }
 
 void tw_world_report(bool begins)
@@ -211,10 +211,10 @@ void tw_world_report(bool begins)
         return;
     if (begins) {
         myself(&o);
-        variables(&o);
+        put_variables(&o);
         versions(&o);
     }
-    libraries(&o);
-    flush(&o);
+    put_libraries(&o);
+    flush_out(&o);
     close(o.fd);
 }

@@ -23,10 +23,13 @@ enum {
     SCRATCH_BYTES = 4 << 20,
 };
 
+/* Are the kernels in a context? */
+enum loaded { NOT_ASKED, LOADED, CANNOT_BE_LOADED };
+
 /* One CUDA context with our kernels in it. Entries are never taken out; `at` NULL: free. */
 struct context {
     _Atomic(tw_cu_context) at;
-    atomic_int state; /* 0: not asked, 1: the kernels are loaded, -1: they cannot be */
+    atomic_int state; /* enum loaded */
     tw_cu_function digest, rows, add_rows, chunks, add_chunks;
 };
 
@@ -54,7 +57,7 @@ void tw_device_forget(void)
 }
 
 /* Loads the kernels into the current context. */
-static bool load(const struct tw_driver *d, struct context *c)
+static bool load_kernels(const struct tw_driver *d, struct context *c)
 {
     tw_cu_module module;
     return tw_device_image_bytes && d->module_load(&module, tw_device_image) == 0 &&
@@ -67,20 +70,20 @@ static bool load(const struct tw_driver *d, struct context *c)
 
 /* While another thread captures a stream, allocating would break its capture; a relaxed thread may.
  * Returns the mode to be restored, -1 when it could not be changed. */
-static int relax(const struct tw_driver *d)
+static int relax_capture(const struct tw_driver *d)
 {
     int mode = TW_CU_CAPTURE_RELAXED;
     return d->exchange_capture_mode(&mode) == 0 ? mode : -1;
 }
 
-static void restore(const struct tw_driver *d, int mode)
+static void restore_capture(const struct tw_driver *d, int mode)
 {
     if (mode >= 0)
         d->exchange_capture_mode(&mode);
 }
 
 /* The entry of a context, made and loaded when it is new; NULL when the table is full. */
-static struct context *slot_of(tw_cu_context at)
+static struct context *entry_of_context(tw_cu_context at)
 {
     struct context *found = NULL;
     pthread_mutex_lock(&making);
@@ -91,52 +94,52 @@ static struct context *slot_of(tw_cu_context at)
         if (!there || there == at)
             found = &contexts[i];
     }
-    if (found && atomic_load(&found->state) == 0) {
+    if (found && atomic_load(&found->state) == NOT_ASKED) {
         const struct tw_driver *d = tw_driver();
-        int mode = relax(d);
-        atomic_store(&found->state, load(d, found) ? 1 : -1);
-        restore(d, mode);
+        int mode = relax_capture(d);
+        atomic_store(&found->state, load_kernels(d, found) ? LOADED : CANNOT_BE_LOADED);
+        restore_capture(d, mode);
     }
     pthread_mutex_unlock(&making);
     return found;
 }
 
 /* The current context with its kernels; NULL when there is none, or it cannot have them. */
-static struct context *current(const struct tw_driver *d)
+static struct context *current_context(const struct tw_driver *d)
 {
     tw_cu_context at = NULL;
     if (atomic_load(&forgotten) || !tw_device_image_bytes || !d || d->context_current(&at) != 0 ||
         !at)
         return NULL;
     for (int i = 0; i < CONTEXTS; i++)
-        if (atomic_load(&contexts[i].at) == at && atomic_load(&contexts[i].state))
-            return atomic_load(&contexts[i].state) > 0 ? &contexts[i] : NULL;
-    struct context *c = slot_of(at);
-    return c && atomic_load(&c->state) > 0 ? c : NULL;
+        if (atomic_load(&contexts[i].at) == at && atomic_load(&contexts[i].state) != NOT_ASKED)
+            return atomic_load(&contexts[i].state) == LOADED ? &contexts[i] : NULL;
+    struct context *c = entry_of_context(at);
+    return c && atomic_load(&c->state) == LOADED ? c : NULL;
 }
 
 bool tw_device_ready(void)
 {
-    return current(tw_driver()) != NULL;
+    return current_context(tw_driver()) != NULL;
 }
 
 /* Allocates the memory of a place in the current context. False, with nothing allocated, when one
  * part is refused. */
-static bool make(const struct tw_driver *d, struct place *p, tw_cu_context at)
+static bool make_place(const struct tw_driver *d, struct place *p, tw_cu_context at)
 {
-    int mode = relax(d);
+    int mode = relax_capture(d);
     bool good = d->allocate(&p->scratch, SCRATCH_BYTES) == 0;
     if (good && d->allocate(&p->seen, RESULTS * sizeof(struct tw_seen)) != 0) {
         d->release(p->scratch);
         good = false;
     }
     void *host = NULL;
-    if (good && d->allocate_host(&host, RESULTS * sizeof(struct tw_seen)) != 0) {
+    if (good && d->allocate_host(&host, RESULTS * sizeof(struct tw_seen), 0) != 0) {
         d->release(p->scratch);
         d->release(p->seen);
         good = false;
     }
-    restore(d, mode);
+    restore_capture(d, mode);
     p->host = host;
     if (good)
         p->at = at;
@@ -145,7 +148,7 @@ static bool make(const struct tw_driver *d, struct place *p, tw_cu_context at)
 
 /* A place of this context that no other thread uses; NULL when all are taken or there is no memory.
  * Places that have memory already are tried first. */
-static struct place *take(const struct tw_driver *d, tw_cu_context at)
+static struct place *take_place(const struct tw_driver *d, tw_cu_context at)
 {
     bool room = true; /* what could not be allocated for one place cannot be for the next */
     for (int fresh = 0; fresh < 2; fresh++) {
@@ -154,7 +157,7 @@ static struct place *take(const struct tw_driver *d, tw_cu_context at)
             if (atomic_exchange(&p->taken, true))
                 continue;
             bool empty = fresh && !p->at;
-            if (p->at == at || (empty && make(d, p, at)))
+            if (p->at == at || (empty && make_place(d, p, at)))
                 return p;
             room = !empty;
             atomic_store(&p->taken, false);
@@ -176,8 +179,8 @@ struct work {
 };
 
 /* Puts a kernel on the stream, unless something has failed before. */
-static void launch(struct work *w, tw_cu_function kernel, uint64_t blocks, unsigned threads,
-                   void **arguments)
+static void launch_kernel(struct work *w, tw_cu_function kernel, uint64_t blocks, unsigned threads,
+                          void **arguments)
 {
     if (!w->failed && blocks)
         w->failed = blocks > INT32_MAX ||
@@ -197,20 +200,21 @@ struct filling {
 
 /* Launches what has been filled in, and empties it. The second kernel adds up what the first has
  * left in the scratch memory, one thread block for each tensor. */
-static void send(struct work *w, struct filling *f)
+static void launch_filled(struct work *w, struct filling *f)
 {
     void *plain[] = {&f->looks, &w->place->seen};
     void *with_scratch[] = {&f->looks, &w->place->scratch, &w->place->seen};
     if (f->looks.n == 0)
         return;
-    launch(w, f->kernel, f->blocks, TW_LOOK_THREADS, f->add ? with_scratch : plain);
+    launch_kernel(w, f->kernel, f->blocks, TW_LOOK_THREADS, f->add ? with_scratch : plain);
     if (f->add)
-        launch(w, f->add, f->looks.n, f->add_threads, with_scratch);
+        launch_kernel(w, f->add, f->looks.n, f->add_threads, with_scratch);
     f->looks.n = 0;
     f->blocks = f->places = 0;
 }
 
-static uint64_t rounded(uint64_t n, uint64_t by)
+/* How many blocks of `by` hold n. */
+static uint64_t blocks_for(uint64_t n, uint64_t by)
 {
     return (n + by - 1) / by;
 }
@@ -220,12 +224,12 @@ static uint64_t rounded(uint64_t n, uint64_t by)
 static void add_digest(struct work *w, struct filling *f, struct tw_look look)
 {
     const uint64_t from = look.first * look.width;
-    const uint64_t units = rounded(from % 16 + look.count * look.width, 16);
+    const uint64_t units = blocks_for(from % 16 + look.count * look.width, 16);
     if (f->looks.n == TW_LOOK_MOST)
-        send(w, f);
+        launch_filled(w, f);
     look.block = (uint32_t)f->blocks;
     f->looks.look[f->looks.n++] = look;
-    f->blocks += rounded(units, TW_LOOK_UNITS);
+    f->blocks += blocks_for(units, TW_LOOK_UNITS);
 }
 
 /* Rows or chunks, in runs that fit the scratch memory. A run ends where a place ends: sums go on
@@ -236,7 +240,7 @@ static void add_places(struct work *w, struct filling *f, struct tw_look look)
         const uint64_t first = look.first / f->length, room = f->room - f->places;
         uint64_t wanted = (look.first + look.count - 1) / f->length - first + 1;
         if (f->looks.n == TW_LOOK_MOST || (room < wanted && f->places)) {
-            send(w, f);
+            launch_filled(w, f);
             continue;
         }
         struct tw_look run = look;
@@ -247,7 +251,7 @@ static void add_places(struct work *w, struct filling *f, struct tw_look look)
         run.block = (uint32_t)f->blocks;
         run.place = (uint32_t)f->places;
         f->looks.look[f->looks.n++] = run;
-        f->blocks += rounded(wanted, TW_LOOK_AT_ONCE);
+        f->blocks += blocks_for(wanted, TW_LOOK_AT_ONCE);
         f->places += wanted;
         look.data = (const char *)look.data + run.count * look.width;
         look.first += run.count;
@@ -267,7 +271,7 @@ static double f64_of(uint64_t bits)
 static const uint64_t NAN_BITS = 0x7FF8000000000000u; /* one NaN on every machine */
 
 /* The number with this key; see tw_look_key. */
-static uint64_t unkey(uint64_t key)
+static uint64_t bits_of_key(uint64_t key)
 {
     return key >> 63 ? key & ~((uint64_t)1 << 63) : ~key;
 }
@@ -281,8 +285,8 @@ static uint64_t one_nan(double x)
 }
 
 /* A result of the device as the host's structures. Keys are 0 where there was no number. */
-static void understand(const struct tw_seen *s, const struct tw_device_tensor *t,
-                       struct tw_device_found *f)
+static void understand_result(const struct tw_seen *s, const struct tw_device_tensor *t,
+                              struct tw_device_found *f)
 {
     const bool complex = t->dtype == TWIN_C64 || t->dtype == TWIN_C128;
     f->digest = (struct twin_digest){s->a, s->b};
@@ -295,8 +299,8 @@ static void understand(const struct tw_seen *s, const struct tw_device_tensor *t
                                  .pos_inf = s->pos_inf,
                                  .neg_inf = s->neg_inf,
                                  .zeros = s->zeros};
-        const uint64_t high = s->max_key ? unkey(s->max_key - 1) : NAN_BITS;
-        const uint64_t low = s->min_key ? unkey(~(s->min_key - 1)) : NAN_BITS;
+        const uint64_t high = s->max_key ? bits_of_key(s->max_key - 1) : NAN_BITS;
+        const uint64_t low = s->min_key ? bits_of_key(~(s->min_key - 1)) : NAN_BITS;
         const uint64_t sign = (uint64_t)1 << 63;
         o->max = f64_of(high);
         o->min = f64_of(low);
@@ -335,8 +339,8 @@ static struct tw_look look_of(const struct tw_device_tensor *t, size_t result)
 
 /* Fingerprints n <= RESULTS tensors: puts the kernels on the stream, waits, and reads the results.
  */
-static void some(struct work *w, const struct tw_device_tensor *tensors, size_t n,
-                 struct tw_device_found *found)
+static void look_at_some(struct work *w, const struct tw_device_tensor *tensors, size_t n,
+                         struct tw_device_found *found)
 {
     const struct context *c = w->context;
     struct filling digests = {.kernel = c->digest};
@@ -355,20 +359,20 @@ static void some(struct work *w, const struct tw_device_tensor *tensors, size_t 
     for (size_t i = 0; i < n; i++)
         if (tensors[i].count)
             add_digest(w, &digests, look_of(&tensors[i], i));
-    send(w, &digests);
+    launch_filled(w, &digests);
     for (size_t i = 0; i < n; i++)
         if (tensors[i].want_sketch)
             add_places(w, &rows, look_of(&tensors[i], i));
-    send(w, &rows); /* before the others: they share the scratch memory */
+    launch_filled(w, &rows); /* before the others: they share the scratch memory */
     for (size_t i = 0; i < n; i++)
         if (tensors[i].want_stats && tensors[i].dtype != TWIN_BYTES)
             add_places(w, &chunks, look_of(&tensors[i], i));
-    send(w, &chunks);
+    launch_filled(w, &chunks);
     w->failed |= w->driver->to_host(w->place->host, w->place->seen, bytes, w->stream) != 0;
     /* Whatever failed: nothing of ours may still be at work when the place is given back. */
     w->failed |= w->driver->wait(w->stream) != 0;
     for (size_t i = 0; i < n && !w->failed; i++)
-        understand(&w->place->host[i], &tensors[i], &found[i]);
+        understand_result(&w->place->host[i], &tensors[i], &found[i]);
 }
 
 /* Refused while the stream is captured: what it waits for would not run. */
@@ -376,18 +380,18 @@ bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stre
                     struct tw_device_found *found)
 {
     const struct tw_driver *d = tw_driver();
-    const struct context *c = current(d);
+    const struct context *c = current_context(d);
     int capturing = TW_CU_CAPTURE_NONE;
     if (!c || d->is_capturing(stream, &capturing) != 0 || capturing != TW_CU_CAPTURE_NONE)
         return false;
     struct work w = {
-        .driver = d, .context = c, .stream = stream, .place = take(d, atomic_load(&c->at))};
+        .driver = d, .context = c, .stream = stream, .place = take_place(d, atomic_load(&c->at))};
     if (!w.place)
         return false;
-    int mode = relax(d);
+    int mode = relax_capture(d);
     for (size_t at = 0; at < n && !w.failed; at += RESULTS)
-        some(&w, tensors + at, n - at < RESULTS ? n - at : RESULTS, found + at);
-    restore(d, mode);
+        look_at_some(&w, tensors + at, n - at < RESULTS ? n - at : RESULTS, found + at);
+    restore_capture(d, mode);
     atomic_store(&w.place->taken, false);
     return !w.failed;
 }

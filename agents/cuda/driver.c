@@ -6,46 +6,42 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
-/* In the order of find()'s table. */
-static const char *const names[] = {
-    "cuCtxGetCurrent",     "cuModuleLoadData",    "cuModuleGetFunction",
-    "cuMemAlloc_v2",       "cuMemFree_v2",        "cuMemHostAlloc",
-    "cuMemsetD8Async",     "cuLaunchKernel",      "cuMemcpyDtoHAsync_v2",
-    "cuStreamSynchronize", "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode",
+/* What each function is called in the driver's interface, and where it goes. All are pointers to
+ * functions, of one size. */
+static const struct {
+    const char *name;
+    size_t place;
+} wanted[] = {
+    {"cuCtxGetCurrent", offsetof(struct tw_driver, context_current)},
+    {"cuModuleLoadData", offsetof(struct tw_driver, module_load)},
+    {"cuModuleGetFunction", offsetof(struct tw_driver, module_function)},
+    {"cuMemAlloc_v2", offsetof(struct tw_driver, allocate)},
+    {"cuMemFree_v2", offsetof(struct tw_driver, release)},
+    {"cuMemHostAlloc", offsetof(struct tw_driver, allocate_host)},
+    {"cuMemsetD8Async", offsetof(struct tw_driver, clear)},
+    {"cuLaunchKernel", offsetof(struct tw_driver, launch)},
+    {"cuMemcpyDtoHAsync_v2", offsetof(struct tw_driver, to_host)},
+    {"cuStreamSynchronize", offsetof(struct tw_driver, wait)},
+    {"cuStreamIsCapturing", offsetof(struct tw_driver, is_capturing)},
+    {"cuThreadExchangeStreamCaptureMode", offsetof(struct tw_driver, exchange_capture_mode)},
 };
+enum { FUNCTIONS = sizeof wanted / sizeof wanted[0] };
+_Static_assert(FUNCTIONS * sizeof(void *) == sizeof(struct tw_driver), "a row for each function");
 
-static int (*allocate_flags)(void **, size_t, unsigned);
-
-/* Page-locked memory, which copies from the device can go to directly. */
-static int allocate_host(void **memory, size_t bytes)
+/* Looks only at a library that is loaded already. All functions, or none: *d is written when all
+ * are there. */
+static bool find_driver(struct tw_driver *d)
 {
-    return allocate_flags(memory, bytes, 0);
-}
-
-/* Looks only at a library that is loaded already. All functions or none. */
-static bool find(struct tw_driver *d)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    void *at[sizeof names / sizeof names[0]];
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), *at[FUNCTIONS];
     if (!library)
         return false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (!(at[i] = dlsym(library, names[i])))
+    for (size_t i = 0; i < FUNCTIONS; i++)
+        if (!(at[i] = dlsym(library, wanted[i].name)))
             return false;
-    *(void **)&allocate_flags = at[5];
-    void **const to[] = {
-        (void **)&d->context_current, (void **)&d->module_load,
-        (void **)&d->module_function, (void **)&d->allocate,
-        (void **)&d->release,         NULL,
-        (void **)&d->clear,           (void **)&d->launch,
-        (void **)&d->to_host,         (void **)&d->wait,
-        (void **)&d->is_capturing,    (void **)&d->exchange_capture_mode,
-    };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (to[i])
-            *to[i] = at[i];
-    d->allocate_host = allocate_host;
+    for (size_t i = 0; i < FUNCTIONS; i++)
+        memcpy((char *)d + wanted[i].place, &at[i], sizeof at[i]);
     return true;
 }
 
@@ -56,7 +52,7 @@ const struct tw_driver *tw_driver(void)
     static atomic_bool found;
     if (!atomic_load_explicit(&found, memory_order_acquire)) {
         pthread_mutex_lock(&lock);
-        if (!atomic_load(&found) && find(&driver))
+        if (!atomic_load(&found) && find_driver(&driver))
             atomic_store_explicit(&found, true, memory_order_release);
         pthread_mutex_unlock(&lock);
     }

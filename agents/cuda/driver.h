@@ -18,15 +18,16 @@ typedef unsigned long long tw_cu_address;
 /* CU_STREAM_CAPTURE_STATUS_NONE, and CU_STREAM_CAPTURE_MODE_RELAXED. */
 enum { TW_CU_CAPTURE_NONE = 0, TW_CU_CAPTURE_RELAXED = 2 };
 
-/* Each returns 0 for success (CUDA_SUCCESS). The names in the driver's interface stand in driver.c,
- * in this order. */
+/* Each returns 0 for success (CUDA_SUCCESS). driver.c says what each is called in the driver's
+ * interface. */
 struct tw_driver {
     int (*context_current)(tw_cu_context *);
     int (*module_load)(tw_cu_module *, const void *image);
     int (*module_function)(tw_cu_function *, tw_cu_module, const char *name);
     int (*allocate)(tw_cu_address *, size_t bytes);
     int (*release)(tw_cu_address);
-    int (*allocate_host)(void **, size_t bytes);
+    /* page-locked memory, which copies from the device can go to directly; flags: 0 */
+    int (*allocate_host)(void **, size_t bytes, unsigned flags);
     int (*clear)(tw_cu_address, unsigned char value, size_t bytes, void *stream);
     int (*launch)(tw_cu_function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,

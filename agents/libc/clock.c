@@ -47,27 +47,27 @@ int64_t tw_clock_now(bool peek)
 }
 
 /* Headers declare these pointers as never NULL, and programs pass NULL all the same. */
-static inline bool given(const void *p)
+static inline bool is_given(const void *p)
 {
     __asm__("" : "+r"(p));
     return p != NULL;
 }
 
 /* Does the factor answer this reading? Notes who asked. */
-static bool answered(const char *what)
+static bool is_answered(const char *what)
 {
     return tw_factor_armed(TW_CLOCK) && tw_factor_take(TW_CLOCK, what);
 }
 
 /* Nanoseconds since 1970 as the structure. */
-static struct timespec at(int64_t ns)
+static struct timespec time_at(int64_t ns)
 {
     return (struct timespec){.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
 }
 
 static struct timespec now(void)
 {
-    return at(tw_clock_now(false));
+    return time_at(tw_clock_now(false));
 }
 
 static bool is_wall(long clock)
@@ -79,13 +79,13 @@ static bool is_wall(long clock)
  * the clock is scaled. */
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
-    if (is_wall(clock) && given(t) && answered("clock_gettime")) {
+    if (is_wall(clock) && is_given(t) && is_answered("clock_gettime")) {
         *t = now();
         return 0;
     }
-    if (!is_wall(clock) && given(t) && tw_clock_scales() && tw_clock_is_scaled(clock) &&
-        answered("clock_gettime")) {
-        *t = at(tw_clock_scaled_ns(clock));
+    if (!is_wall(clock) && is_given(t) && tw_clock_scales() && tw_clock_is_scaled(clock) &&
+        is_answered("clock_gettime")) {
+        *t = time_at(tw_clock_scaled_ns(clock));
         return 0;
     }
     clock_gettime_fn *real = real_clock_gettime();
@@ -121,8 +121,9 @@ static bool only_makes_deadlines(void *caller)
 int gettimeofday(struct timeval *restrict t, void *restrict zone)
 {
     /* Readings for deadlines alone do not move the clock on. */
-    if (given(t) && answered("gettimeofday")) {
-        struct timespec s = at(tw_clock_now(only_makes_deadlines(__builtin_return_address(0))));
+    if (is_given(t) && is_answered("gettimeofday")) {
+        struct timespec s = time_at(
+            tw_clock_now(only_makes_deadlines(__builtin_return_address(0))));
         *t = (struct timeval){.tv_sec = s.tv_sec, .tv_usec = s.tv_nsec / 1000};
         return zone ? real_gettimeofday()(NULL, zone) : 0;
     }
@@ -131,7 +132,7 @@ int gettimeofday(struct timeval *restrict t, void *restrict zone)
 
 time_t time(time_t *t)
 {
-    if (!answered("time"))
+    if (!is_answered("time"))
         return real_time()(t);
     time_t s = now().tv_sec;
     if (t)
@@ -141,7 +142,7 @@ time_t time(time_t *t)
 
 int timespec_get(struct timespec *t, int base)
 {
-    if (base == TIME_UTC && given(t) && answered("timespec_get")) {
+    if (base == TIME_UTC && is_given(t) && is_answered("timespec_get")) {
         *t = now();
         return base;
     }
@@ -158,13 +159,14 @@ bool tw_clock_by_number(long number, const long a[6], long *result)
     case SYS_clock_gettime:
         if (!a[1] ||
             !(is_wall(a[0]) || (tw_clock_scales() && tw_clock_is_scaled((clockid_t)a[0]))) ||
-            !answered("syscall(clock_gettime)"))
+            !is_answered("syscall(clock_gettime)"))
             return false;
-        *(struct timespec *)a[1] = is_wall(a[0]) ? now() : at(tw_clock_scaled_ns((clockid_t)a[0]));
+        *(struct timespec *)a[1] = is_wall(a[0]) ? now()
+                                                 : time_at(tw_clock_scaled_ns((clockid_t)a[0]));
         return true;
 #ifdef SYS_gettimeofday
     case SYS_gettimeofday:
-        if (!a[0] || a[1] || !answered("syscall(gettimeofday)"))
+        if (!a[0] || a[1] || !is_answered("syscall(gettimeofday)"))
             return false;
         {
             struct timespec s = now();
@@ -175,7 +177,7 @@ bool tw_clock_by_number(long number, const long a[6], long *result)
 #endif
 #ifdef SYS_time
     case SYS_time:
-        if (!answered("syscall(time)"))
+        if (!is_answered("syscall(time)"))
             return false;
         *result = now().tv_sec;
         if (a[0])

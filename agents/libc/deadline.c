@@ -43,7 +43,7 @@ static bool pinned(void)
                TW_FACTOR_AUDIT;
 }
 
-static int64_t distance(int64_t a, int64_t b)
+static int64_t distance_between(int64_t a, int64_t b)
 {
     return a > b ? a - b : b - a;
 }
@@ -70,8 +70,8 @@ deadline *tw_clock_real_deadline(clockid_t clock, bool either, deadline *t, stru
         t->tv_sec > INT64_MAX / SECOND - 1)
         return t;
     int64_t wanted = (int64_t)t->tv_sec * SECOND + t->tv_nsec;
-    if (either &&
-        distance(wanted, shown_ns(CLOCK_MONOTONIC)) < distance(wanted, shown_ns(CLOCK_REALTIME)))
+    if (either && distance_between(wanted, shown_ns(CLOCK_MONOTONIC)) <
+                      distance_between(wanted, shown_ns(CLOCK_REALTIME)))
         clock = CLOCK_MONOTONIC;
     if (!is_moved(clock))
         return t;

@@ -68,7 +68,7 @@ bool tw_device_is(const char *path)
 
 /* Writes the stream's next bytes over the file and goes to its start. False when nothing could be
  * written. Below a limit of file sizes (ulimit -f) fewer are written. */
-static bool refill(int fd)
+static bool refill_file(int fd)
 {
     char piece[4096];
     struct rlimit limit;
@@ -92,7 +92,7 @@ int tw_device_fd(int flags)
     int saved_errno = errno;
     /* By number: glibc before 2.27 has no function for it. */
     int fd = (int)syscall(SYS_memfd_create, DEVICE_NAME, flags & O_CLOEXEC ? 1u : 0u);
-    if (fd >= 0 && !refill(fd)) {
+    if (fd >= 0 && !refill_file(fd)) {
         close(fd);
         fd = -1;
     }
@@ -228,7 +228,7 @@ FILE *fopen64(const char *path, const char *mode)
 ssize_t read(int fd, void *buffer, size_t n)
 {
     ssize_t k = real_read()(fd, buffer, n);
-    if (k == 0 && n && seeded() && is_ours(fd) && refill(fd))
+    if (k == 0 && n && seeded() && is_ours(fd) && refill_file(fd))
         k = real_read()(fd, buffer, n);
     return k;
 }
@@ -236,7 +236,7 @@ ssize_t read(int fd, void *buffer, size_t n)
 ssize_t __read_chk(int fd, void *buffer, size_t n, size_t room)
 {
     ssize_t k = real___read_chk()(fd, buffer, n, room);
-    if (k == 0 && n && seeded() && is_ours(fd) && refill(fd))
+    if (k == 0 && n && seeded() && is_ours(fd) && refill_file(fd))
         k = real_read()(fd, buffer, n);
     return k;
 }
@@ -246,7 +246,7 @@ ssize_t __read_chk(int fd, void *buffer, size_t n, size_t room)
 static size_t read_on(char *buffer, size_t size, size_t n, FILE *f, size_t done)
 {
     while (done < n && size && feof(f) && !ferror(f) && seeded() && is_ours(fileno(f)) &&
-           refill(fileno(f))) {
+           refill_file(fileno(f))) {
         clearerr(f);
         size_t k = real_fread()(buffer + done * size, size, n - done, f);
         if (k == 0)

@@ -76,7 +76,7 @@ static struct listing **bucket(const DIR *d)
 
 /* The listing of a DIR, or NULL. remove: it is taken off the table and is the caller's. Without any
  * listing this costs one load, which is the case in jobs whose directories are left alone. */
-static struct listing *find(DIR *d, bool remove)
+static struct listing *find_listing(DIR *d, bool remove)
 {
     if (atomic_load_explicit(&listings, memory_order_relaxed) == 0)
         return NULL;
@@ -94,7 +94,7 @@ static struct listing *find(DIR *d, bool remove)
 }
 
 /* Frees a listing that is in no table; NULL is none. */
-static void forget(struct listing *l)
+static void forget_listing(struct listing *l)
 {
     if (!l)
         return;
@@ -138,7 +138,7 @@ static order_fn *chosen_order(void)
 /* ---- reading ahead */
 
 /* A copy of an entry; NULL when there is no memory. */
-static struct dirent *keep(const struct dirent *e)
+static struct dirent *keep_entry(const struct dirent *e)
 {
     /* whole: programs copy the structure by its size */
     struct dirent *copy = tw_malloc(sizeof *copy);
@@ -169,7 +169,7 @@ static bool read_all(struct listing *l)
             l->entries = more;
             room = room ? 2 * room : 64;
         }
-        if (!(copy = keep(e)))
+        if (!(copy = keep_entry(e)))
             return false;
         l->entries[l->n++] = copy;
     }
@@ -179,7 +179,7 @@ static bool read_all(struct listing *l)
  * was begun before us). */
 static struct listing *listing_of(DIR *d)
 {
-    struct listing *l = find(d, false);
+    struct listing *l = find_listing(d, false);
     if (l)
         return l;
     int saved_errno = errno;
@@ -187,7 +187,7 @@ static struct listing *listing_of(DIR *d)
         return NULL;
     l->dir = d;
     if (!read_all(l)) {
-        forget(l);
+        forget_listing(l);
         real_rewinddir()(d);
         errno = saved_errno;
         return NULL;
@@ -207,7 +207,7 @@ static struct listing *listing_of(DIR *d)
 
 /* ---- the functions */
 
-static bool ordered(const char *what)
+static bool is_ordered(const char *what)
 {
     return tw_factor_armed(TW_DIRECTORY) && tw_factor_take(TW_DIRECTORY, what);
 }
@@ -217,10 +217,10 @@ static struct listing *serve(DIR *d, const char *what)
 {
     if (!tw_factor_armed(TW_DIRECTORY) || !d)
         return NULL;
-    struct listing *l = find(d, false);
+    struct listing *l = find_listing(d, false);
     if (l)
         return l;
-    return ordered(what) ? listing_of(d) : NULL;
+    return is_ordered(what) ? listing_of(d) : NULL;
 }
 
 /* Is the order only watched, to tell whether it differed between the runs? */
@@ -289,13 +289,13 @@ int readdir64_r(DIR *restrict d, struct dirent64 *restrict entry, struct dirent6
 
 int closedir(DIR *d)
 {
-    forget(find(d, true));
+    forget_listing(find_listing(d, true));
     return real_closedir()(d);
 }
 
 void rewinddir(DIR *d)
 {
-    forget(find(d, true)); /* read anew: what was added meanwhile is there */
+    forget_listing(find_listing(d, true)); /* read anew: what was added meanwhile is there */
     real_rewinddir()(d);
 }
 
@@ -318,7 +318,7 @@ void seekdir(DIR *d, long at)
 int scandir(const char *restrict path, struct dirent ***restrict list, filter_fn *filter,
             order_fn *order)
 {
-    if (!order && ordered("scandir"))
+    if (!order && is_ordered("scandir"))
         order = chosen_order();
     else if (!order && counted())
         tw_watch_unseen();
@@ -333,12 +333,12 @@ int scandir64(const char *restrict path, struct dirent64 ***restrict list,
 }
 
 /* Around a fork: the child must not find the lock taken by a thread that it does not have. */
-static void hold(void)
+static void hold_lock(void)
 {
     pthread_mutex_lock(&lock);
 }
 
-static void release(void)
+static void release_lock(void)
 {
     pthread_mutex_unlock(&lock);
 }
@@ -353,5 +353,5 @@ void tw_directory_resolve(void)
     real_telldir();
     real_scandir();
     if (tw_factor_armed(TW_DIRECTORY))
-        pthread_atfork(hold, release, release);
+        pthread_atfork(hold_lock, release_lock, release_lock);
 }

@@ -64,7 +64,7 @@ static const struct tw_agent_life libc_life = {.prepare = resolve_originals};
 TW_AGENT_REGISTER(libc_life);
 
 /* Seals and ends. When there is no original, or it comes back, the kernel is asked. */
-static _Noreturn void end(enum function f, int status)
+static _Noreturn void end_process(enum function f, int status)
 {
     /* What was recorded is written before the process is gone. */
     tw_agent_seal(true);
@@ -78,12 +78,12 @@ static _Noreturn void end(enum function f, int status)
 
 void _exit(int status)
 {
-    end(EXIT, status);
+    end_process(EXIT, status);
 }
 
 void _Exit(int status)
 {
-    end(EXIT_ISO, status);
+    end_process(EXIT_ISO, status);
 }
 
 /* Ready to be replaced, and back again when the call fails. */
@@ -115,7 +115,8 @@ static int exec_failed(int rc, bool derived)
 
 /* execve and execvpe with everything around them. Returns only when the call has failed. Where libc
  * has no such function the closest system call is made. */
-static int replace(enum function f, const char *file, char *const argv[], char *const envp[])
+static int replace_process(enum function f, const char *file, char *const argv[],
+                           char *const envp[])
 {
     before_exec();
     WITH_STREAM(envp, entry, derived);
@@ -127,22 +128,22 @@ static int replace(enum function f, const char *file, char *const argv[], char *
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
-    return replace(EXECVE, path, argv, envp);
+    return replace_process(EXECVE, path, argv, envp);
 }
 
 EXPORT int execv(const char *path, char *const argv[])
 {
-    return replace(EXECVE, path, argv, environ);
+    return replace_process(EXECVE, path, argv, environ);
 }
 
 EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-    return replace(EXECVPE, file, argv, envp);
+    return replace_process(EXECVPE, file, argv, envp);
 }
 
 EXPORT int execvp(const char *file, char *const argv[])
 {
-    return replace(EXECVPE, file, argv, environ);
+    return replace_process(EXECVPE, file, argv, environ);
 }
 
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
@@ -189,7 +190,7 @@ EXPORT int execl(const char *path, const char *arg, ...)
     char **argv;
     LIST_TO_ARRAY(argv, arg, ap);
     va_end(ap);
-    return replace(EXECVE, path, argv, environ);
+    return replace_process(EXECVE, path, argv, environ);
 }
 
 EXPORT int execlp(const char *file, const char *arg, ...)
@@ -198,7 +199,7 @@ EXPORT int execlp(const char *file, const char *arg, ...)
     char **argv;
     LIST_TO_ARRAY(argv, arg, ap);
     va_end(ap);
-    return replace(EXECVPE, file, argv, environ);
+    return replace_process(EXECVPE, file, argv, environ);
 }
 
 EXPORT int execle(const char *path, const char *arg, ...)
@@ -208,7 +209,7 @@ EXPORT int execle(const char *path, const char *arg, ...)
     LIST_TO_ARRAY(argv, arg, ap);
     char *const *envp = va_arg(ap, char *const *);
     va_end(ap);
-    return replace(EXECVE, path, argv, envp);
+    return replace_process(EXECVE, path, argv, envp);
 }
 
 /*

@@ -35,7 +35,7 @@ TW_REAL(long, syscall, (long, long, long, long, long, long, long))
 
 /* Fills the buffer when the factor is in force; false: the original is to do it. `what` names the
  * function in the record of who asked. */
-static bool answered(const char *what, void *buffer, size_t n)
+static bool is_answered(const char *what, void *buffer, size_t n)
 {
     if (!tw_factor_armed(TW_ENTROPY) || !tw_factor_take(TW_ENTROPY, what))
         return false;
@@ -47,7 +47,7 @@ ssize_t getrandom(void *buffer, size_t n, unsigned flags)
 {
     /* The kernel gives no more at once either. */
     size_t some = n < GETRANDOM_MAX ? n : GETRANDOM_MAX;
-    if (!(flags & ~GETRANDOM_FLAGS) && answered("getrandom", buffer, some))
+    if (!(flags & ~GETRANDOM_FLAGS) && is_answered("getrandom", buffer, some))
         return (ssize_t)some;
     getrandom_fn *real = real_getrandom();
     return real ? real(buffer, n, flags) : (ssize_t)syscall(SYS_getrandom, buffer, n, flags);
@@ -55,7 +55,7 @@ ssize_t getrandom(void *buffer, size_t n, unsigned flags)
 
 int getentropy(void *buffer, size_t n)
 {
-    if (n <= 256 && answered("getentropy", buffer, n))
+    if (n <= 256 && is_answered("getentropy", buffer, n))
         return 0;
     getentropy_fn *real = real_getentropy();
     if (real)
@@ -88,7 +88,7 @@ static void natural(void *buffer, size_t n)
 uint32_t arc4random(void)
 {
     uint32_t v = 0;
-    if (answered("arc4random", &v, sizeof v))
+    if (is_answered("arc4random", &v, sizeof v))
         return v;
     arc4random_fn *real = real_arc4random();
     if (real)
@@ -99,7 +99,7 @@ uint32_t arc4random(void)
 
 void arc4random_buf(void *buffer, size_t n)
 {
-    if (answered("arc4random_buf", buffer, n))
+    if (is_answered("arc4random_buf", buffer, n))
         return;
     arc4random_buf_fn *real = real_arc4random_buf();
     if (real)
@@ -141,7 +141,7 @@ unsigned GETVAL(void *device)
 {
     static void *_Atomic cache;
     unsigned v = 0;
-    if (answered("std::random_device", &v, sizeof v))
+    if (is_answered("std::random_device", &v, sizeof v))
         return v;
     unsigned (*real)(void *) = (unsigned (*)(void *))tw_lookup_anywhere(&cache, TEXT(GETVAL),
                                                                         (void *)GETVAL);
@@ -165,7 +165,8 @@ long syscall(long number, ...)
     va_end(ap);
     if (number == SYS_getrandom) {
         size_t n = (size_t)a[1] < GETRANDOM_MAX ? (size_t)a[1] : GETRANDOM_MAX;
-        if (!((unsigned)a[2] & ~GETRANDOM_FLAGS) && answered("syscall(getrandom)", (void *)a[0], n))
+        if (!((unsigned)a[2] & ~GETRANDOM_FLAGS) &&
+            is_answered("syscall(getrandom)", (void *)a[0], n))
             return (long)n;
     } else if (number == SYS_futex && tw_clock_futex(a, &until)) {
         a[3] = (long)&until;

@@ -46,7 +46,7 @@ static int64_t factor(void)
 
 /* How far the shown clocks are ahead of the machine's, ns. Before the second from which they count
  * they are not. */
-static int64_t ahead(void)
+static int64_t ns_ahead(void)
 {
     int64_t passed = tw_clock_kernel_ns(CLOCK_MONOTONIC) -
                      (int64_t)tw_factors[TW_CLOCK].extra * SECOND;
@@ -77,7 +77,7 @@ int64_t tw_clock_scaled_ns(clockid_t clock)
 {
     if (clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID)
         return tw_clock_kernel_ns(clock) * factor();
-    return tw_clock_kernel_ns(clock) + ahead();
+    return tw_clock_kernel_ns(clock) + ns_ahead();
 }
 
 /* ---- times of processes */
@@ -101,7 +101,7 @@ clock_t times(struct tms *t)
         t->tms_cutime *= factor();
         t->tms_cstime *= factor();
     }
-    return ticks + (clock_t)(ahead() / (SECOND / sysconf(_SC_CLK_TCK)));
+    return ticks + (clock_t)(ns_ahead() / (SECOND / sysconf(_SC_CLK_TCK)));
 }
 
 /* A span of time, multiplied. */

@@ -66,7 +66,7 @@ static const struct tw_hot_plan *_Atomic known;
 static __thread int looking __attribute__((tls_model("initial-exec")));
 
 /* What is to be done in this process; a plan that asks for nothing while it is not known. */
-static const struct tw_hot_plan *plan(void)
+static const struct tw_hot_plan *plan_process(void)
 {
     const struct tw_hot_plan *p = atomic_load_explicit(&known, memory_order_acquire);
     if (__builtin_expect(p != NULL, 1))
@@ -151,13 +151,13 @@ static bool zero_pages(char *p, size_t n)
  * then looks as if the program had called it (LeakSanitizer, for one, judges by the caller). */
 static inline bool filling(void)
 {
-    return __builtin_expect(plan()->fill, 0);
+    return __builtin_expect(plan_process()->fill, 0);
 }
 
 /* block + from, ..., block + n - 1 are fresh. Keeps errno. */
-static void *fill(void *block, size_t from, size_t n)
+static void *fill_block(void *block, size_t from, size_t n)
 {
-    const struct tw_hot_plan *h = plan();
+    const struct tw_hot_plan *h = plan_process();
     if (!block || from >= n || !h->count())
         return block;
     int saved_errno = errno;
@@ -186,7 +186,7 @@ void *malloc(size_t n)
     malloc_fn *real = real_malloc();
     if (!real)
         return no_memory();
-    return filling() ? fill(real(n), 0, n) : real(n);
+    return filling() ? fill_block(real(n), 0, n) : real(n);
 }
 
 /* Only what the block has gained is fresh. */
@@ -204,7 +204,7 @@ void *realloc(void *p, size_t n)
     size_t before = 0;
     if (p)
         before = usable ? usable(p) : n;
-    return fill(real(p, n), before, n);
+    return fill_block(real(p, n), before, n);
 }
 
 void *reallocarray(void *p, size_t n, size_t size)
@@ -220,7 +220,7 @@ void *memalign(size_t alignment, size_t n)
     memalign_fn *real = real_memalign();
     if (!real)
         return no_memory();
-    return filling() ? fill(real(alignment, n), 0, n) : real(alignment, n);
+    return filling() ? fill_block(real(alignment, n), 0, n) : real(alignment, n);
 }
 
 void *aligned_alloc(size_t alignment, size_t n)
@@ -228,7 +228,7 @@ void *aligned_alloc(size_t alignment, size_t n)
     aligned_alloc_fn *real = real_aligned_alloc();
     if (!real)
         return no_memory();
-    return filling() ? fill(real(alignment, n), 0, n) : real(alignment, n);
+    return filling() ? fill_block(real(alignment, n), 0, n) : real(alignment, n);
 }
 
 void *valloc(size_t n)
@@ -236,7 +236,7 @@ void *valloc(size_t n)
     valloc_fn *real = real_valloc();
     if (!real)
         return no_memory();
-    return filling() ? fill(real(n), 0, n) : real(n);
+    return filling() ? fill_block(real(n), 0, n) : real(n);
 }
 
 int posix_memalign(void **p, size_t alignment, size_t n)
@@ -248,7 +248,7 @@ int posix_memalign(void **p, size_t alignment, size_t n)
         return real(p, alignment, n);
     int rc = real(p, alignment, n);
     if (rc == 0)
-        fill(*p, 0, n);
+        fill_block(*p, 0, n);
     return rc;
 }
 
@@ -259,7 +259,7 @@ enum { LOCK = 2, COND = 3, BARRIER = 4 };
 /* A place at which threads may come in another order: the factor `schedule` may wait here. */
 static inline void boundary(int kind)
 {
-    const struct tw_hot_plan *h = plan();
+    const struct tw_hot_plan *h = plan_process();
     if (__builtin_expect(h->boundaries, 0))
         h->boundary(kind);
 }
@@ -346,5 +346,5 @@ __attribute__((constructor)) static void find_all(void)
     real_pthread_cond_broadcast();
     real_pthread_barrier_wait();
     real_sem_wait();
-    plan();
+    plan_process();
 }

@@ -51,7 +51,7 @@ struct start {
 static struct start starts[STARTS];
 
 /* A free one; NULL when all are in use, and then the original is called without one. */
-static struct start *take(void)
+static struct start *take_trampoline(void)
 {
     for (int i = 0; i < STARTS; i++)
         if (!atomic_flag_test_and_set_explicit(&starts[i].taken, memory_order_acquire))
@@ -66,7 +66,7 @@ static void give_back(struct start *s)
 
 /* Where a thread of the job begins: takes its stream, waits where the schedule is shaken, and runs
  * what the program asked for. */
-static void *begin(void *p)
+static void *begin_thread(void *p)
 {
     struct start *s = p;
     run_fn *run = s->run;
@@ -89,7 +89,7 @@ int pthread_create(pthread_t *restrict t, const pthread_attr_t *restrict a, run_
 {
     struct start *s;
     bool own = tw_agent_inside != 0;
-    if ((!own && !tw_factors_any()) || !(s = take()))
+    if ((!own && !tw_factors_any()) || !(s = take_trampoline()))
         return real_pthread_create()(t, a, run, argument);
     s->run = run;
     s->argument = argument;
@@ -98,7 +98,7 @@ int pthread_create(pthread_t *restrict t, const pthread_attr_t *restrict a, run_
         s->seed = tw_stream_derive();
         tw_schedule_boundary(TW_AT_CREATE);
     }
-    int rc = real_pthread_create()(t, a, begin, s);
+    int rc = real_pthread_create()(t, a, begin_thread, s);
     if (rc != 0) {
         give_back(s);
         if (!own)

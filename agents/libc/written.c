@@ -70,7 +70,7 @@ static bool keeps_nothing(const char *path)
 }
 
 /* The file behind a descriptor. appends: what is in it already was there before. Inside a guard. */
-static void tell(int fd, bool appends)
+static void tell_file(int fd, bool appends)
 {
     char link[32], path[TW_WRITTEN_PATH_BYTES]; /* threads of the job may have small stacks */
     struct stat64 st;
@@ -89,7 +89,7 @@ static void tell(int fd, bool appends)
 }
 
 /* Nothing is told outside of a run, or behind a sandbox. */
-static bool off(void)
+static bool nothing_is_told(void)
 {
     return !tw_agent_config.run_dir[0] || atomic_load_explicit(&confined, memory_order_relaxed);
 }
@@ -98,9 +98,9 @@ static bool off(void)
 void tw_written_slow(int fd, int flags, const char *path)
 {
     struct tw_guard g;
-    if (off() || (path && keeps_nothing(path)) || !tw_guard_enter(&g))
+    if (nothing_is_told() || (path && keeps_nothing(path)) || !tw_guard_enter(&g))
         return;
-    tell(fd, (flags & O_APPEND) != 0);
+    tell_file(fd, (flags & O_APPEND) != 0);
     tw_guard_leave(&g);
 }
 
@@ -109,11 +109,11 @@ void tw_written_slow(int fd, int flags, const char *path)
 static int placed(int rc, int at, const char *path)
 {
     struct tw_guard g;
-    if (rc != 0 || off() || !tw_guard_enter(&g))
+    if (rc != 0 || nothing_is_told() || !tw_guard_enter(&g))
         return rc;
     int fd = (int)syscall(SYS_openat, at, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
     if (fd >= 0) {
-        tell(fd, false);
+        tell_file(fd, false);
         close(fd);
     }
     tw_guard_leave(&g);

@@ -151,7 +151,7 @@ static PyObject *gradient(PyObject *parameters, size_t i)
 }
 
 /* Notes how a gradient is. Takes nothing. */
-static bool note(struct left_row *r, PyObject *g)
+static bool note_gradient(struct left_row *r, PyObject *g)
 {
     if (r->reference && (g == tw_py.none || !tw_py_refers(r->reference, g))) {
         Py_DecRef(r->reference);
@@ -204,7 +204,7 @@ PyObject *tw_swift_left(PyObject *self, PyObject *const *args, ssize_t n)
         b->probed = (size_t)(turn % b->n);
     for (size_t i = 0; good && i < b->n; i++) {
         PyObject *g = gradient(args[1], i);
-        good = g && note(&b->row[i], g);
+        good = g && note_gradient(&b->row[i], g);
         if (good && i == b->probed)
             aim(b, g, turn);
         if (g)
@@ -226,7 +226,7 @@ static bool unwritten(const struct left_row *r, PyObject *g)
 }
 
 /* Holds every gradient, as long as each is what the backward left and what the table says. */
-static bool hold(struct left *b, struct tw_swift_table *table, PyObject *parameters)
+static bool hold_gradients(struct left *b, struct tw_swift_table *table, PyObject *parameters)
 {
     size_t rows = tw_swift_rows(table), next = 0;
     for (size_t i = 0; i < b->n; i++) {
@@ -255,7 +255,7 @@ PyObject *tw_swift_step(PyObject *self, PyObject *const *args, ssize_t n)
         PyList_Size(args[2]) != (ssize_t)b->n)
         return tw_py_answer(false);
     b->busy = true;
-    bool same = hold(b, table, args[2]);
+    bool same = hold_gradients(b, table, args[2]);
     if (same)
         tw_swift_send_all(table, (uint32_t)flags);
     for (size_t i = 0; i < b->n; i++)
@@ -390,8 +390,8 @@ static bool in_its_place(const struct moment *m, PyObject *t)
 }
 
 /* The moments of one parameter, into `found`. */
-static bool find(const struct moments *b, const struct state_entry *e, PyObject *values,
-                 PyObject *found)
+static bool find_moments(const struct moments *b, const struct state_entry *e, PyObject *values,
+                         PyObject *found)
 {
     if (tw_py_type(values) != tw_py.dict || PyDict_Size(values) != e->entries)
         return false;
@@ -419,7 +419,7 @@ PyObject *tw_swift_moments(PyObject *self, PyObject *const *args, ssize_t n)
     size_t i = 0;
     bool same = found != NULL;
     while (same && PyDict_Next(args[1], &at, &parameter, &values)) {
-        same = parameter == b->entry[i].parameter && find(b, &b->entry[i], values, found);
+        same = parameter == b->entry[i].parameter && find_moments(b, &b->entry[i], values, found);
         i++;
     }
     if (same)

@@ -41,7 +41,7 @@ bool tw_py_version(PyObject *t, uint64_t *out)
 }
 
 /* `made` is one of torch's or Python's constants. */
-static bool is(PyObject *made, PyObject *wanted)
+static bool is_constant(PyObject *made, PyObject *wanted)
 {
     if (made)
         Py_DecRef(made);
@@ -50,12 +50,12 @@ static bool is(PyObject *made, PyObject *wanted)
 
 bool tw_py_says(PyObject *method, PyObject *t, PyObject *wanted)
 {
-    return is(tw_py_call(method, t), wanted);
+    return is_constant(tw_py_call(method, t), wanted);
 }
 
 bool tw_py_has(PyObject *t, PyObject *attribute, PyObject *wanted)
 {
-    return is(PyObject_GetAttr(t, attribute), wanted);
+    return is_constant(PyObject_GetAttr(t, attribute), wanted);
 }
 
 bool tw_py_equal(PyObject *made, PyObject *wanted)

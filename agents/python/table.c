@@ -135,7 +135,7 @@ void tw_swift_send_all(struct tw_swift_table *b, uint32_t flags)
 }
 
 /* Element i of a list or tuple, borrowed. */
-static PyObject *element(PyObject *many, size_t i)
+static PyObject *element_of(PyObject *many, size_t i)
 {
     PyObject *type = tw_py_type(many);
     if (type == tw_py.list)
@@ -153,7 +153,7 @@ static bool all_the_same(struct tw_swift_table *b, PyObject *tensors)
     if (b->busy || size != (ssize_t)b->n)
         return false;
     for (size_t i = 0; i < b->n; i++) {
-        PyObject *t = element(tensors, i);
+        PyObject *t = element_of(tensors, i);
         uint64_t at;
         if (!t || !tw_py_plain(t) || !tw_py_number(tw_py.data_ptr, t, &at) ||
             !tw_swift_row(b, i, t, at))
@@ -284,7 +284,7 @@ static bool read_number(const struct number *p, PyObject *group, double *out)
         PyObject *type = tw_py_type(o);
         bool inside = (type == tw_py.tuple && p->index < PyTuple_Size(o)) ||
                       (type == tw_py.list && p->index < PyList_Size(o));
-        o = inside ? element(o, (size_t)p->index) : NULL;
+        o = inside ? element_of(o, (size_t)p->index) : NULL;
     }
     if (!o || (tw_py_type(o) != tw_py.real && tw_py_type(o) != tw_py.whole))
         return false;

@@ -31,7 +31,7 @@ static void memory_end(PyObject *capsule)
     tw_free(m);
 }
 
-static void take(struct memory *m)
+static void take_memory(struct memory *m)
 {
     for (size_t i = 0; i < m->n; i++)
         memcpy(m->copies + m->region[i].copy, m->region[i].at, m->region[i].bytes);
@@ -63,7 +63,7 @@ PyObject *tw_swift_new_memory(PyObject *self, PyObject *const *args, ssize_t n)
         tw_free(m);
         return tw_py_none();
     }
-    take(m);
+    take_memory(m);
     return tw_py_capsule(m, memory_kind, memory_end);
 }
 
@@ -82,7 +82,7 @@ PyObject *tw_swift_take(PyObject *self, PyObject *const *args, ssize_t n)
     (void)self;
     struct memory *m = n == 1 ? tw_py_table(args[0], memory_kind) : NULL;
     if (m)
-        take(m);
+        take_memory(m);
     return tw_py_answer(m != NULL);
 }
 
@@ -201,7 +201,7 @@ PyObject *tw_swift_check(PyObject *self, PyObject *const *args, ssize_t n)
     return tw_py_answer(same);
 }
 
-static bool look(struct watched *r, bool partly, uint64_t turn)
+static bool look_at_row(struct watched *r, bool partly, uint64_t turn)
 {
     PyObject *t = in_its_place(r);
     uint64_t count;
@@ -228,7 +228,7 @@ PyObject *tw_swift_look(PyObject *self, PyObject *const *args, ssize_t n)
         return tw_py_answer(false);
     bool whole = args[2] == tw_py.yes, good = true;
     for (size_t i = 0; good && i < w->n; i++)
-        good = look(&w->row[i], w->row[i].count >= large && !whole, w->turn + 1);
+        good = look_at_row(&w->row[i], w->row[i].count >= large && !whole, w->turn + 1);
     w->turn += good;
     return tw_py_answer(good);
 }

@@ -29,12 +29,12 @@ struct alert {
 static struct alert alerts[NAMES];
 static _Atomic int quiet; /* 0 hand over; 1 do nothing; 2 count */
 
-static inline bool recording(void)
+static inline bool is_recording(void)
 {
     return atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OPEN;
 }
 
-static void count(const char *name, size_t length)
+static void count_alert(const char *name, size_t length)
 {
     if (length >= NAME_BYTES)
         length = NAME_BYTES - 1;
@@ -46,7 +46,7 @@ static void count(const char *name, size_t length)
             a->name[length] = '\0';
             atomic_store_explicit(&a->calls, 1, memory_order_relaxed);
             atomic_store_explicit(&a->state, 2, memory_order_release);
-            if (recording())
+            if (is_recording())
                 tw_agent_note("nondeterministic.first", a->name);
             return;
         }
@@ -114,8 +114,8 @@ typedef void alert_fn(const void *view);
 static bool seen(const char *name, size_t length)
 {
     int how = atomic_load_explicit(&quiet, memory_order_relaxed);
-    if (how == 2 || (how == 0 && recording()))
-        count(name, length);
+    if (how == 2 || (how == 0 && is_recording()))
+        count_alert(name, length);
     return how == 0;
 }
 

@@ -25,9 +25,10 @@ void tw_free(void *p);
 void tw_alloc_fail_at(uint64_t n, bool forever);
 uint64_t tw_alloc_count(void); /* allocations since start */
 
-/* ---- growable byte buffer (buf.c). Zero-initialise. Fails (and stays failed) with TWIN_ENOMEM or
- * TWIN_ELIMIT past cap. */
-/* cap 0 = 1 GiB; data is NUL-terminated after any append */
+/* ---- growable byte buffer (buf.c). It starts as {0}. After a failure (TWIN_ENOMEM; TWIN_ELIMIT
+ * beyond cap, which is 1 GiB where it is 0) it stays failed, and appending does nothing: so a text
+ * is put together without looking, and `failed` is asked once, at the end. data ends in a NUL after
+ * any append. */
 struct tw_buf {
     char *data;
     size_t len, room, cap;
@@ -42,19 +43,21 @@ int tw_buf_vprintf(struct tw_buf *b, const char *format, va_list ap)
 char *tw_buf_steal(struct tw_buf *b);
 void tw_buf_free(struct tw_buf *b);
 
-/* ---- strings (str.c) */
+/* ---- what a person may give: the forms in which options hand it to the rooms */
 /* items: NULL-terminated; NULL when there are none */
 struct tw_strings {
     const char **items;
     size_t count;
 };
-/* The initial value of a count that a person may give, where its absence means something. */
+/* The initial value of a count, where its absence means something. */
 #define TW_NOT_GIVEN UINT64_MAX
-/* The steps that a person named, both ends with it. */
+/* Steps first to last, both among them. */
 struct tw_steps_window {
     uint32_t first, last;
     bool given;
 };
+
+/* ---- strings (str.c) */
 /*
  * The shortest decimal number that reads back as x: of a double, or of a float where that holds x.
  */
@@ -160,7 +163,7 @@ char *tw_error_tail(const struct twin_error *err);
  * (tw_free); NULL when out of memory. count 0: up to NULL.
  */
 char *tw_shell_quote(char *const *argv, size_t count);
-/* argv of `sh -c TEXT`, for a launch: it holds text itself. */
+/* argv of `sh -c TEXT`, for a launch. argv points to text, which has to live as long. */
 void tw_shell_argv(const char *text, char *argv[4]);
 
 /* ---- processors.c. Those that this process may use: 1 to 64. */
@@ -215,6 +218,11 @@ int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struc
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err);
 /* 0 or -1 with errno; retries EINTR and short writes */
 int tw_write_all(int fd, const void *data, size_t bytes);
+/* How many bytes were read (fewer at the end of the file), or -1 with errno. */
+ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset);
+/* Deletes the folder and all below it; follows no link and stays on one device. bytes (or NULL):
+ * how much that freed. */
+int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err);
 
 /* ---- limits.c. Between the two a write beyond the user's limit on file sizes (ulimit -f) fails
  * with EFBIG and kills nobody. For threads of the watched program. errno is kept. */
@@ -224,23 +232,20 @@ struct tw_file_limit {
 };
 void tw_file_limit_hold(struct tw_file_limit *l);
 void tw_file_limit_release(struct tw_file_limit *l);
-/* bytes read (short at EOF), -1 with errno */
-ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset);
-/* never follows links, stays on one device */
-int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err);
 
 /* ---- a child process that works beside its parent (apart.c)
  * Called first thing in the child after fork. Nothing of the parent's stays open: an end of its
  * pipes held here would keep somebody waiting. The descriptor `keep` becomes TW_CHILD_KEEPS; 0, 1
- * and 2 lead nowhere. Signals are as at the start of a program, the terminal's Ctrl-C is not for
- * the child, and what it leaves behind is buried by init: it must not look like the job's. */
+ * and 2 lead nowhere. Signals are as at the start of a program, the terminal's Ctrl-C does not
+ * reach the child, and init waits for what it leaves behind, which must not look like the job's. */
 enum { TW_CHILD_KEEPS = 3 };
 void tw_child_leaves_parent(int keep, const char *name);
 
 /* ---- checksums and mixing (hash.c) */
 /* Castagnoli, SSE4.2 when there; seed 0; chainable */
 uint32_t tw_crc32c(uint32_t seed, const void *data, size_t bytes);
-/* bijective finaliser (splitmix64) */
+/* Mixes the bits of a number so that each of them depends on all; no two numbers give the same one
+ * (the last step of splitmix64). Whoever chooses x can choose the result. */
 uint64_t tw_mix64(uint64_t x);
 /* 128 bits, which are compared as a whole. */
 struct tw_hash128 {
@@ -255,7 +260,7 @@ char *tw_base64(const void *data, size_t n);
  * NULL: not such text, or no memory. */
 unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes);
 
-/* ---- what foreign JSON may cost (json_cost.c; src/base/json_load.h reads it) */
+/* ---- what foreign JSON may cost (json_cost.c; src/json/json_load.h asks it before it parses) */
 #define TW_JSON_FREE_BYTES ((uint64_t)128 << 20) /* of a tree, whatever its text */
 /* of a tree, for each byte of its text beyond that */
 #define TW_JSON_BYTES_EACH 16

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-static void say(const struct tw_front *front, const char *format, va_list ap, const char *tail)
+static void say_line(const struct tw_front *front, const char *format, va_list ap, const char *tail)
 {
     struct tw_buf message = {0};
     if (!front || !front->say)
@@ -24,7 +24,7 @@ void tw_front_say(const struct tw_front *front, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    say(front, format, ap, "");
+    say_line(front, format, ap, "");
     va_end(ap);
 }
 
@@ -34,7 +34,7 @@ int tw_front_trouble(const struct tw_front *front, const struct twin_error *err,
     char *tail = tw_error_tail(err);
     va_list ap;
     va_start(ap, format);
-    say(front, format, ap, tail ? tail : "");
+    say_line(front, format, ap, tail ? tail : "");
     va_end(ap);
     tw_free(tail);
     return err && err->code != 0 ? err->code : TWIN_EINVAL;

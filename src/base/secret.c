@@ -67,7 +67,7 @@ struct words {
 };
 
 /* Finds the words of a name: "dbPassword" and "db-password" both end in "password". */
-static void split(const char *s, size_t n, struct words *w)
+static void split_name(const char *s, size_t n, struct words *w)
 {
     static const char *const strong[] = {"password",    "passwd",      "passwort", "passphrase",
                                          "passcode",    "pwd",         "secret",   "secrets",
@@ -112,7 +112,7 @@ static enum kind kind_of(const char *name, size_t n)
         "band",  "second", "max",       "min",     NULL};
     static const char *const weak[] = {"token", "key", "pass", NULL};
     struct words w;
-    split(name, n, &w);
+    split_name(name, n, &w);
     if (!w.last || is_one_of(w.last, w.last_n, about))
         return NO_SECRET;
     if (w.strong)
@@ -229,8 +229,8 @@ static bool is_signature(const char *name, size_t n)
 
 /* A secret that a name announces: "name=value", "name: value", "--name value". The name begins at i
  * and ends before `end`. An option at the end of the argument is remembered in *pending. */
-static bool named(const char *s, size_t n, size_t i, size_t end, int *pending, size_t *from,
-                  size_t *to)
+static bool find_named_secret(const char *s, size_t n, size_t i, size_t end, int *pending,
+                              size_t *from, size_t *to)
 {
     static const char *const pass[] = {"pass", NULL};
     enum kind kind = kind_of(s + i, end - i);
@@ -389,7 +389,7 @@ bool tw_secret_next(int *pending, const char *s, size_t n, size_t *at, size_t *f
         }
         while (end < n && in_name(s[end]))
             end++;
-        bool found = named(s, n, i, end, pending, from, to) ||
+        bool found = find_named_secret(s, n, i, end, pending, from, to) ||
                      of_command(s, n, i, end, pending, from, to);
         if (found || bearer(s, n, i, end, from, to)) {
             *at = *to;

@@ -23,7 +23,7 @@ struct reader {
 };
 
 /* An error that shows what stands at r->p instead. */
-static int refuse(const struct reader *r, const char *expected)
+static int refuse_token(const struct reader *r, const char *expected)
 {
     char *found = tw_printable(r->p, strnlen(r->p, 60));
     int rc = twin_error_set(r->err, TWIN_EFORMAT, "%s: line %zu: expected %s, found \"%s\"",
@@ -49,7 +49,7 @@ static int read_string(struct reader *r, char **out)
     char quote = *r->p;
     const char *p = r->p + 1;
     if (quote != '"' && quote != '\'')
-        return refuse(r, "a string in quotes");
+        return refuse_token(r, "a string in quotes");
     tw_buf_puts(&b, "");
     for (; *p && *p != quote; p++) {
         char ch = *p;
@@ -66,7 +66,7 @@ static int read_string(struct reader *r, char **out)
     }
     if (*p != quote) {
         tw_buf_free(&b);
-        return refuse(r, "a string that ends on its line (escapes: \\\" \\\\ \\n \\t)");
+        return refuse_token(r, "a string that ends on its line (escapes: \\\" \\\\ \\n \\t)");
     }
     r->p = p + 1;
     *out = tw_buf_steal(&b);
@@ -78,7 +78,7 @@ static int read_key(struct reader *r, char key[KEY_BYTES])
 {
     size_t n = strspn(r->p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-0123456789");
     if (n == 0 || n >= KEY_BYTES || r->p[n + strspn(r->p + n, " \t")] != '=')
-        return refuse(r, "key = value");
+        return refuse_token(r, "key = value");
     memcpy(key, r->p, n);
     key[n] = '\0';
     r->p += n + strspn(r->p + n, " \t") + 1;
@@ -87,7 +87,7 @@ static int read_key(struct reader *r, char key[KEY_BYTES])
 }
 
 /* Adds a text to the value, which owns it from here on, also after an error. */
-static int push(const struct reader *r, struct tw_toml_value *v, char *text)
+static int push_text(const struct reader *r, struct tw_toml_value *v, char *text)
 {
     char **grown = text && v->count < ITEMS_MAX
                        ? tw_reallocarray(v->text, v->count + 1, sizeof *grown)
@@ -118,19 +118,19 @@ static int read_group(struct reader *r, struct tw_toml_value *v)
             break;
         int rc = table ? read_key(r, key) : 0;
         if (rc == 0 && table)
-            rc = push(r, v, tw_strdup(key));
+            rc = push_text(r, v, tw_strdup(key));
         if (rc == 0)
             rc = read_string(r, &text);
         if (rc == 0)
-            rc = push(r, v, text);
+            rc = push_text(r, v, text);
         if (rc != 0)
             return rc;
         skip_blank(r);
         if (*r->p == close)
             break;
         if (*r->p != ',')
-            return refuse(r, table ? "a comma or } on the same line"
-                                   : "a comma or ] on the same line");
+            return refuse_token(r, table ? "a comma or } on the same line"
+                                         : "a comma or ] on the same line");
         r->p++;
     }
     r->p++;
@@ -146,14 +146,14 @@ static int read_value(struct reader *r, struct tw_toml_value *v)
     if (*r->p == '"' || *r->p == '\'') {
         v->type = TW_TOML_STRING;
         int rc = read_string(r, &text);
-        return rc ? rc : push(r, v, text);
+        return rc ? rc : push_text(r, v, text);
     }
     char *end = NULL;
     v->type = TW_TOML_NUMBER;
     if (*r->p && strchr("+-.0123456789", *r->p))
         v->number = strtod(r->p, &end);
     if (!end || end == r->p)
-        return refuse(r, "a number, a string, a list of strings or an inline table");
+        return refuse_token(r, "a number, a string, a list of strings or an inline table");
     r->p = end;
     return 0;
 }
@@ -166,7 +166,7 @@ static void free_value(struct tw_toml_value *v)
 }
 
 /* Each key once in a table. */
-static int remember(struct reader *r, const char *key)
+static int remember_key(struct reader *r, const char *key)
 {
     for (size_t i = 0; i < r->seen_count; i++)
         if (strcmp(r->seen[i], key) == 0)
@@ -196,7 +196,7 @@ static int read_line(struct reader *r, const struct tw_toml_handler *h)
         r->p += n + 4;
         skip_blank(r);
         if (!at_end(r))
-            return refuse(r, "nothing behind the table's name");
+            return refuse_token(r, "nothing behind the table's name");
         r->in_table = true;
         r->seen_count = 0;
         return h->begin(h->user, r->line, r->err);
@@ -208,13 +208,13 @@ static int read_line(struct reader *r, const struct tw_toml_handler *h)
     struct tw_toml_value v = {.type = TW_TOML_NUMBER};
     int rc = read_key(r, key);
     if (rc == 0)
-        rc = remember(r, key);
+        rc = remember_key(r, key);
     if (rc == 0)
         rc = read_value(r, &v);
     if (rc == 0) {
         skip_blank(r);
         rc = at_end(r) ? h->key(h->user, key, &v, r->line, r->err)
-                       : refuse(r, "nothing behind the value");
+                       : refuse_token(r, "nothing behind the value");
     }
     free_value(&v);
     return rc;

@@ -133,7 +133,7 @@ static const char *missing_key(const struct twin_case *c)
 }
 
 /* Is the case that was read last complete, and does it match anything in particular? */
-static int finish(struct reading *r, struct twin_error *err)
+static int finish_case(struct reading *r, struct twin_error *err)
 {
     if (!r->began)
         return 0;
@@ -162,7 +162,7 @@ static int finish(struct reading *r, struct twin_error *err)
 static int on_begin(void *user, size_t line, struct twin_error *err)
 {
     struct reading *r = user;
-    int rc = finish(r, err);
+    int rc = finish_case(r, err);
     if (rc != 0)
         return rc;
     if (r->out->count >= CASES_MAX)
@@ -187,7 +187,7 @@ static bool known_id(const struct twin_cases *c, const char *id)
 
 /* Moves the cases of a file into all of them. An id that is known already stays as it is: the
  * user's own folder comes before ours. 0 or TWIN_ENOMEM. */
-static int take(struct twin_cases *all, struct twin_cases *from)
+static int take_cases(struct twin_cases *all, struct twin_cases *from)
 {
     for (size_t i = 0; i < from->count; i++) {
         struct twin_case *grown = known_id(all, from->one[i].id)
@@ -235,9 +235,9 @@ static int read_one(const char *path, struct twin_cases *all, struct twin_error 
     if (rc == 0)
         rc = tw_toml_read(data, path, &h, &wrong);
     if (rc == 0)
-        rc = finish(&r, &wrong);
+        rc = finish_case(&r, &wrong);
     if (rc == 0)
-        rc = take(all, &file);
+        rc = take_cases(all, &file);
     else if (rc != TWIN_ENOMEM)
         rc = add_problem(all, wrong.message);
     tw_free(data);

@@ -6,6 +6,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +67,7 @@ enum answer { AGREES, CONTRADICTS, NOT_KNOWN };
 /* The pattern that s matches; NULL: none. */
 static const char *pattern_for(const struct twin_case *c, enum twin_case_key key, const char *s)
 {
+    assert((unsigned)key < TWIN_CASE_KEYS);
     for (size_t i = 0; i < c->accepts[key].count; i++)
         if (tw_glob(c->accepts[key].text[i], s))
             return c->accepts[key].text[i];
@@ -119,8 +121,8 @@ static enum answer ask_name(const struct twin_case *c, const char *name)
     return a;
 }
 
-static enum answer ask(const struct twin_case *c, enum twin_case_key key,
-                       const struct twin_signature *s)
+static enum answer ask_key(const struct twin_case *c, enum twin_case_key key,
+                           const struct twin_signature *s)
 {
     switch (key) {
     case TWIN_CASE_FACTORS: return ask_factors(c, s);
@@ -141,6 +143,7 @@ static enum answer ask(const struct twin_case *c, enum twin_case_key key,
 static void explain(struct twin_case_match *m, enum twin_case_key key,
                     const struct twin_signature *s)
 {
+    assert((unsigned)key < TWIN_CASE_KEYS);
     const char *const values[TWIN_CASE_KEYS] = {
         [TWIN_CASE_FACTORS] = s->factor_count ? s->factors[0] : "",
         [TWIN_CASE_OP] = s->op,
@@ -168,8 +171,8 @@ static bool is_followed(const struct twin_case *c, const struct twin_signature *
 }
 
 /* True: the case looks alike, and *out says how much. */
-static bool match(const struct twin_case *c, const struct twin_signature *s,
-                  struct twin_case_match *out)
+static bool match_case(const struct twin_case *c, const struct twin_signature *s,
+                       struct twin_case_match *out)
 {
     bool agrees[TWIN_CASE_KEYS] = {false};
     *out = (struct twin_case_match){.one = c};
@@ -178,7 +181,7 @@ static bool match(const struct twin_case *c, const struct twin_signature *s,
     for (int k = 0; k < TWIN_CASE_KEYS; k++) {
         if (c->accepts[k].count == 0)
             continue;
-        enum answer a = ask(c, (enum twin_case_key)k, s);
+        enum answer a = ask_key(c, (enum twin_case_key)k, s);
         if (a == CONTRADICTS)
             return false;
         agrees[k] = a == AGREES;
@@ -197,7 +200,7 @@ size_t twin_cases_match(const struct twin_cases *c, const struct twin_signature 
     size_t n = 0;
     for (size_t i = 0; i < c->count; i++) {
         struct twin_case_match m;
-        if (!match(&c->one[i], s, &m))
+        if (!match_case(&c->one[i], s, &m))
             continue;
         size_t at = n;
         while (at > 0 && out[at - 1].points < m.points)

@@ -10,6 +10,8 @@
 
 #include "base.h"
 
+#include <assert.h>
+
 /* One alignment: what all boxes of it share. */
 struct task {
     const uint64_t *a, *b;         /* the sequences without elements that occur on one side only */
@@ -38,6 +40,7 @@ struct split {
  */
 static struct split find_middle(const struct task *t, struct box q)
 {
+    assert(q.a0 < q.a1 && q.b0 < q.b1 && t->max_cost > 0);
     ptrdiff_t low = q.a0 - q.b1, high = q.a1 - q.b0, fmid = q.a0 - q.b0, bmid = q.a1 - q.b1;
     ptrdiff_t fmin = fmid, fmax = fmid, bmin = bmid, bmax = bmid;
     ptrdiff_t *f = t->forward + t->offset, *r = t->backward + t->offset;
@@ -110,6 +113,7 @@ static void align_greedily(const struct task *t, struct box q)
 static void align_box(const struct task *t, struct box q)
 {
     for (;;) {
+        assert(q.a0 <= q.a1 && q.b0 <= q.b1);
         while (q.a0 < q.a1 && q.b0 < q.b1 && t->a[q.a0] == t->b[q.b0])
             t->to_b[q.a0++] = (size_t)q.b0++;
         while (q.a0 < q.a1 && q.b0 < q.b1 && t->a[q.a1 - 1] == t->b[q.b1 - 1])
@@ -121,6 +125,9 @@ static void align_box(const struct task *t, struct box q)
             align_greedily(t, q);
             return;
         }
+        /* The point lies in the box and is none of its two ends, so each half is smaller. */
+        assert(q.a0 <= s.x && s.x <= q.a1 && q.b0 <= s.y && s.y <= q.b1);
+        assert(s.x + s.y > q.a0 + q.b0 && s.x + s.y < q.a1 + q.b1);
         struct box first = {q.a0, s.x, q.b0, s.y}, second = {s.x, q.a1, s.y, q.b1};
         bool first_smaller = (first.a1 - first.a0) + (first.b1 - first.b0) <
                              (second.a1 - second.a0) + (second.b1 - second.b0);
@@ -139,6 +146,7 @@ struct token_set {
 /* The slot of a token, or the free one where it would stand. */
 static size_t slot_of(const struct token_set *s, uint64_t token)
 {
+    assert((s->mask & (s->mask + 1)) == 0); /* room for a power of two */
     size_t i = (size_t)tw_mix64(token) & s->mask;
     while (s->used[i] && s->slot[i] != token)
         i = (i + 1) & s->mask;

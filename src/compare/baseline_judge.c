@@ -9,6 +9,7 @@
 
 #include "phrase.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -164,6 +165,7 @@ static struct twin_finding *missing_record(struct tw_cmp *c, const struct tw_bl_
                                            const struct tw_bl_name *n, uint32_t step,
                                            size_t missing)
 {
+    assert(missing > 0);
     struct twin_finding *f = tw_finding_new(c, TWIN_FINDING_ONLY_A, (enum twin_phase)n->phase,
                                             (enum twin_kind)n->kind);
     if (!f)
@@ -230,6 +232,7 @@ static enum twin_phase first_phase(const struct tw_bl_span *x, const struct tw_b
 static int name_phase(struct judging *j, const struct tw_bl_proc *p, const struct tw_bl_span *then,
                       const struct tw_bl_span *now, struct tw_scan *scan)
 {
+    assert(then->first == now->first && then->last == now->last);
     /* Of a stretch the phases say little: what parts late in one step parts early in the next. */
     enum twin_phase phase = then->first == then->last ? first_phase(then, now) : TWIN_PHASE_NONE;
     struct twin_finding *f = tw_finding_new(j->c, TWIN_FINDING_VALUE, phase, TWIN_KIND_NONE);
@@ -338,6 +341,7 @@ static bool is_earlier(const struct tw_scan *x, const struct tw_scan *y)
 /* Keeps the earliest difference of all processes. Takes the scan. */
 static void take_best(struct judging *j, struct tw_scan *scan)
 {
+    assert(scan->found);
     if (!j->best.found || is_earlier(scan, &j->best)) {
         struct tw_scan old = j->best;
         j->best = *scan;
@@ -491,7 +495,7 @@ static bool is_all_equal(struct judging *j, const struct tw_bl_proc *p, struct t
 
 /* Processes that started at once have no order of their own: one whose records agree comes first,
  * then the first that is left. */
-static struct tw_proc *counterpart(struct judging *j, const struct tw_bl_proc *p)
+static struct tw_proc *counterpart_of(struct judging *j, const struct tw_bl_proc *p)
 {
     struct tw_proc *left = NULL, *only = NULL;
     size_t candidates = 0;
@@ -547,7 +551,7 @@ static int judge_processes(struct judging *j, struct twin_error *err)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < j->b->procs; i++) {
         const struct tw_bl_proc *p = &j->b->proc[i];
-        struct tw_proc *q = counterpart(j, p);
+        struct tw_proc *q = counterpart_of(j, p);
         if (!q) {
             tw_buf_printf(&lost, "%srank %d", lost.len ? ", " : "", p->rank);
             continue;

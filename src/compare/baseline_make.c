@@ -7,6 +7,7 @@
  */
 #include "baseline_inside.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,7 @@ static bool index_name(struct twin_baseline *b, uint32_t index)
             if (!index_name(b, i))
                 return false;
     }
+    assert((b->slots & (b->slots - 1)) == 0 && b->names < b->slots);
     size_t at = (size_t)tw_mix64(b->name[index].key ^ b->name[index].occurrence) & (b->slots - 1);
     while (b->slot[at])
         at = (at + 1) & (b->slots - 1);
@@ -58,6 +60,7 @@ static bool index_name(struct twin_baseline *b, uint32_t index)
 /* The place of a name in the list; -1: it is not there. */
 static int64_t find_name(const struct twin_baseline *b, uint64_t key, uint32_t occurrence)
 {
+    assert((b->slots & (b->slots - 1)) == 0);
     if (!b->slots)
         return -1;
     size_t at = (size_t)tw_mix64(key ^ occurrence) & (b->slots - 1);
@@ -520,8 +523,8 @@ static int make_processes(struct maker *m, struct tw_side *side, size_t n, struc
 }
 
 /* What the baseline says of itself: version, time, command and options of the first run. */
-static void describe(struct tw_cmp *c, struct twin_baseline *b, const struct twin_run *r, size_t n,
-                     const char *version)
+static void describe_baseline(struct tw_cmp *c, struct twin_baseline *b, const struct twin_run *r,
+                              size_t n, const char *version)
 {
     time_t now = time(NULL);
     struct tm utc;
@@ -568,7 +571,7 @@ int twin_baseline_make(const struct twin_run *const *runs, size_t n,
                       .room = {DETAIL_BYTES, NUMBER_BYTES, SKETCH_BYTES},
                       .err = err};
     if (rc == 0) {
-        describe(&c, b, runs[0], n, version);
+        describe_baseline(&c, b, runs[0], n, version);
         rc = make_processes(&m, side, n, err);
     }
     if (rc == 0 && c.oom)

@@ -7,6 +7,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* What a record is in the flow of a step. Finer than phase and kind where those say too little: a
@@ -202,6 +203,7 @@ bool tw_may_cause(const struct tw_view *v, const struct tw_rec *earlier, const s
 static bool same_generator_before(const struct tw_stepdiff *d, size_t index,
                                   const struct tw_view *a, const struct tw_view *b)
 {
+    assert(index < d->count);
     const struct tw_view *v, *w;
     const struct tw_rec *r = tw_diff_rec(&d->d[index], a, b, &v);
     for (size_t i = 0; i < index; i++) {

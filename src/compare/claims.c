@@ -7,6 +7,7 @@
  */
 #include "claims.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* ---- lines that say the same but for noise */
@@ -124,6 +125,7 @@ void tw_claims_of_pair(struct tw_cmp *c, const struct tw_side *a, const struct t
 
 static const char *type_name(enum twin_finding_type t)
 {
+    _Static_assert(TWIN_FINDING_RANKS == 8, "a further type needs a name here");
     static const char *const names[] = {"value",   "layout", "only-a", "only-b", "order",
                                         "outcome", "output", "file",   "ranks"};
     return (size_t)t < sizeof names / sizeof names[0] ? names[t] : "?";
@@ -152,6 +154,7 @@ static const char *claim_of(const struct twin_finding *f, bool benign)
  * only run. */
 static json_t *from_finding(const struct twin_finding *f, bool first, bool benign, bool against)
 {
+    assert((unsigned)f->role <= TWIN_CARRIER);
     static const char *const roles[] = {
         [TWIN_ROLE_UNKNOWN] = "unknown", [TWIN_ORIGIN] = "origin", [TWIN_CARRIER] = "carrier"};
     json_t *claim = json_pack(

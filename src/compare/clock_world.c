@@ -10,6 +10,7 @@
  */
 #include "clock.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin
                       size_t which, struct twin_error *err)
 {
     struct tw_clock *k = c->clock;
+    assert(which < sizeof k->factor / sizeof *k->factor);
     struct tw_side side;
     struct tw_pair_result r;
     int rc = tw_side_open(c, run, 1, &side, err);
@@ -77,6 +79,7 @@ static int learn_from(struct tw_cmp *c, struct tw_side *first, const struct twin
 /* Which of the equal numbers of its line: those of columns before it. */
 static size_t place_among_equal(const struct tw_clock *k, size_t which)
 {
+    assert(which < k->count);
     const struct tw_column *col = &k->column[which];
     size_t n = 0;
     for (size_t i = 0; i < which; i++)

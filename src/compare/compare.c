@@ -107,8 +107,8 @@ static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
 
 /* Sorts the runs into classes. A run that differs from the first is held against one run of each
  * further class, in order, and founds a new class when it agrees with none. */
-static int classify(struct tw_cmp *c, struct tw_side *side, size_t n, const bool *differs,
-                    struct classes *k, struct twin_error *err)
+static int classify_runs(struct tw_cmp *c, struct tw_side *side, size_t n, const bool *differs,
+                         struct classes *k, struct twin_error *err)
 {
     k->of[0] = 0;
     k->representative[0] = 0;
@@ -254,8 +254,8 @@ static bool allowed(struct tw_cmp *c, const struct tw_side *side, size_t n)
 
 /* Makes the word of the verdict out of all that was found. differ, within, value: some run differs;
  * all that differs is within the tolerance; recorded values are what differs. */
-static void decide(struct tw_cmp *c, const struct tw_side *side, size_t n, bool differ, bool within,
-                   bool value)
+static void decide_outcome(struct tw_cmp *c, const struct tw_side *side, size_t n, bool differ,
+                           bool within, bool value)
 {
     struct twin_verdict *v = c->v;
     bool all_failed = true, interrupted = false;
@@ -368,7 +368,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
         tw_pair_result_free(&r);
     }
     /* Which runs agree with each other. */
-    int rc = classify(c, side, n, differs, k, err);
+    int rc = classify_runs(c, side, n, differs, k, err);
     if (rc == 0)
         rc = store_classes(c, side, n, k, parts, err);
     if (rc != 0)
@@ -384,7 +384,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
         tw_facts(c, side, n);
     if (any && c->unseen.n > 0 && !value)
         tw_cmp_note(c, "not everything was seen: %s", c->unseen.s[0]);
-    decide(c, side, n, any, any && within, value);
+    decide_outcome(c, side, n, any, any && within, value);
     /* all failed: how they did is in the notes, and not a finding */
     if (v->bitwise == TWIN_FAILED && v->first) {
         tw_finding_free(v->first);

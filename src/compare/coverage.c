@@ -8,6 +8,7 @@
 
 #include "phrase.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,7 @@ static void count_hole(size_t *count, uint32_t *first, size_t step)
 static struct tw_shared shared_in(const struct tw_scan *s, const struct tw_steps *t,
                                   const struct kinds *k, size_t step, size_t *next)
 {
+    assert(step < t->n && *next <= s->shares);
     const struct tw_step_entry *e = &t->step[step];
     while (*next < s->shares && s->shared[*next].step < step)
         ++*next;

@@ -8,6 +8,7 @@
 
 #include "src/compare/field.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,7 @@ static bool index_row(struct making *m, uint32_t row)
             if (!index_row(m, i))
                 return false;
     }
+    assert((m->slots & (m->slots - 1)) == 0 && row < m->slots);
     size_t at = (size_t)tw_mix64(m->key[row]) & (m->slots - 1);
     while (m->slot[at])
         at = (at + 1) & (m->slots - 1);
@@ -120,6 +122,7 @@ static int64_t row_of(struct making *m, const struct tw_view *v, const struct tw
 static void see_record(struct making *m, const struct tw_view *v, const struct tw_rec *r,
                        uint32_t column, uint16_t cell)
 {
+    assert(column < m->f->steps);
     int64_t row = row_of(m, v, r);
     if (row < 0 || !tw_cmp_room(m->c, &m->seen, m->seen_count, &m->seen_room, sizeof *m->seen))
         return;
@@ -205,6 +208,7 @@ static bool step_equal(const struct tw_pair *p, uint32_t step, int64_t shift)
 static int look_at_step(struct making *m, const struct tw_pair *p, uint32_t column,
                         struct twin_error *err)
 {
+    assert(column < m->f->steps);
     struct tw_scan s = {.pair = p, .shift = m->c->o->shift};
     struct tw_view va, vb = {0};
     struct tw_stepdiff d = {0};
@@ -242,6 +246,7 @@ static int by_number(const void *x, const void *y)
 static bool choose_steps(struct twin_field *f, uint64_t first, uint64_t last, uint32_t from,
                          size_t n)
 {
+    assert(first <= last && n > 1);
     const uint64_t all = last - first + 1;
     f->steps_all = all;
     f->step = tw_calloc((size_t)(all < n ? all : n) + CLOSE_BEFORE + CLOSE_BEHIND, sizeof *f->step);

@@ -450,9 +450,9 @@ static void judge_file(struct tw_cmp *c, const struct twin_run_file *x,
 /* ---- which files correspond */
 
 /* By path, else by the path without the facts of its run. */
-static const struct twin_run_file *counterpart(const struct twin_run *run, const char *path,
-                                               const char *plain, char *const *plain_names,
-                                               bool *taken)
+static const struct twin_run_file *counterpart_of(const struct twin_run *run, const char *path,
+                                                  const char *plain, char *const *plain_names,
+                                                  bool *taken)
 {
     size_t found = TW_NONE;
     for (size_t i = 0; i < run->file_count && found == TW_NONE; i++)
@@ -571,8 +571,8 @@ int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_
     load_saved(c, a, &in.a);
     load_saved(c, b, &in.b);
     for (size_t i = 0; taken && names_a && names_b && i < x->file_count; i++) {
-        const struct twin_run_file *other = counterpart(y, x->files[i].path, names_a[i], names_b,
-                                                        taken);
+        const struct twin_run_file *other = counterpart_of(y, x->files[i].path, names_a[i], names_b,
+                                                           taken);
         if (other)
             judge_file(c, &x->files[i], other, &in, out);
         else if (is_compared(c, a, x->files[i].path))

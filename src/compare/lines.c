@@ -10,6 +10,7 @@
 
 #include "phrase.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,6 +115,7 @@ static struct ref *sorted_refs(struct tw_cmp *c, struct text *t, enum tier tier,
 /* How many lines from `from` on say the same. */
 static size_t run_length(const struct ref *r, size_t from, size_t n)
 {
+    assert(from < n);
     size_t to = from;
     while (to < n && r[to].hash == r[from].hash)
         to++;

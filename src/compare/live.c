@@ -50,8 +50,8 @@ static int list_traces(struct tw_cmp *c, const char *dir, struct tw_texts *out)
  * The value hashes of this step differ: does anything in it count? Sets *parted. Returns 0 or an
  * error of loading the step.
  */
-static int counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint32_t step,
-                  bool *parted, struct twin_error *err)
+static int step_counts(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, uint32_t step,
+                       bool *parted, struct twin_error *err)
 {
     struct tw_scan s = {.pair = p, .shift = shift};
     struct tw_view va, vb;
@@ -113,7 +113,7 @@ static int look_at(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, boo
             return tw_no_memory(err, "comparing traces");
         if (rc != 0 || !found)
             return 0; /* what cannot be read now is judged at the end */
-        rc = counts(c, p, shift, step, &here, err);
+        rc = step_counts(c, p, shift, step, &here, err);
         if (rc != 0)
             return rc;
         if (here && several_threads(p->a))

@@ -22,6 +22,7 @@
 
 #include "align.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,7 @@ struct matching {
 
 static void pair_up(struct tw_match *m, size_t a, size_t b)
 {
+    assert(m->to_b[a] == TW_NONE && m->to_a[b] == TW_NONE);
     m->to_b[a] = b;
     m->to_a[b] = a;
 }
@@ -246,6 +248,7 @@ static int by_hash(const void *x, const void *y)
  */
 static size_t cut_by_thread(const struct tw_view *v, struct run *r, struct stretch *out)
 {
+    assert(r->n > 0);
     size_t n = 0;
     qsort(r->e, r->n, sizeof *r->e, by_thread);
     for (size_t i = 0; i < r->n; i++) {
@@ -337,6 +340,7 @@ static int match_threads(struct matching *t, struct run *a, struct run *b)
 static bool declared_unordered(const struct matching *t, const struct run *a, const struct run *b,
                                bool single)
 {
+    assert(a->n > 0 && b->n > 0);
     const struct tw_rec *x = &t->a->rec[a->e[0].index], *y = &t->b->rec[b->e[0].index];
     if (strict(x) || !(x->flags & y->flags & TWIN_REC_UNORDERED))
         return false;
@@ -457,8 +461,9 @@ static int sequence_make(const struct tw_view *v, const bool *left, struct seque
 
 /*
  * Aligns what was left in both views (longest common subsequence) and pairs what agrees in name and
- * contents. These pairs are the anchors: the rest of each name is matched between them. Returns 0
- * or TWIN_ENOMEM.
+ * contents. These pairs are the anchors: the rest of each name is matched between them. The names
+ * are looked at again, for a file can be made such that two hashes of name and contents collide.
+ * Returns 0 or TWIN_ENOMEM.
  */
 static int anchor(struct matching *t)
 {
@@ -472,7 +477,8 @@ static int anchor(struct matching *t)
     if (rc == 0)
         rc = tw_align(x.token, x.n, y.token, y.n, 0, to);
     for (size_t i = 0; rc == 0 && i < x.n; i++)
-        if (to[i] != TW_ALIGN_NONE)
+        if (to[i] != TW_ALIGN_NONE &&
+            t->a->rec[x.index[i]].token == t->b->rec[y.index[to[i]]].token)
             pair_up(t->m, x.index[i], y.index[to[i]]);
     sequence_free(&x);
     sequence_free(&y);
@@ -506,6 +512,7 @@ static int fill_stretch(struct matching *t, const struct run *a, const struct ru
         size_t end_b = i < a->n ? to[i] : b->n;
         if (i < a->n)
             pair_up(t->m, a->e[i].index, b->e[end_b].index);
+        assert(from_a <= i && from_b <= end_b); /* an alignment never crosses */
         match_in_order(t, &(struct run){a->e + from_a, i - from_a},
                        &(struct run){b->e + from_b, end_b - from_b});
         from_a = i + 1;
@@ -532,6 +539,7 @@ static int fill_name(struct matching *t, struct run *a, struct run *b)
             continue;
         while (j < b->n && b->e[j].index != other)
             j++;
+        assert(from_a <= i && from_b <= j && (j < b->n || i == a->n));
         rc = fill_stretch(t, &(struct run){a->e + from_a, i - from_a},
                           &(struct run){b->e + from_b, j - from_b});
         from_a = i + 1;
@@ -579,6 +587,7 @@ static int mark_moved(struct matching *t)
             else
                 high = middle;
         }
+        assert(low <= longest && longest < n);
         before[i] = low ? tail[low - 1] : TW_NONE;
         tail[low] = i;
         longest += low == longest;

@@ -11,6 +11,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,7 @@ static size_t unknown_rate_at(const char *line, size_t at)
  */
 static bool continues(const char *line, const struct token *last, bool by_label, size_t at)
 {
+    assert(!last || at >= last->at + last->n);
     if (!last || !by_label || last->worth == TW_RESULT)
         return false;
     const char *gap = line + last->at + last->n;
@@ -317,6 +319,7 @@ static char mask_of(const struct token *t, enum tw_mask mask)
  */
 static bool wants_blank(const struct tokens *t, size_t i, const struct tw_buf *out)
 {
+    assert(i < t->count);
     if (i == 0 || out->len == 0 || t->token[i].at == t->token[i - 1].at + t->token[i - 1].n)
         return false;
     return (is_word(out->data[out->len - 1]) || strchr("~#", out->data[out->len - 1])) &&

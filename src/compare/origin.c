@@ -13,6 +13,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,6 +234,7 @@ static int hidden_entry(struct tw_cmp *c, const struct tw_view *v, const struct 
 static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found,
                         struct twin_error *err)
 {
+    assert(index < v->count);
     const struct tw_rec *r = &v->rec[index], *x = NULL;
     if (v->dropped) /* what it was made from may be among them */
         *found = tw_cmp_text(c, "%llu records of step %u without details",
@@ -354,6 +356,7 @@ static char *say_end_of_step_before(struct tw_cmp *c, uint32_t step)
  */
 static char *say_operation_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
 {
+    assert(index < v->count);
     const struct tw_rec *r = &v->rec[index];
     for (size_t i = index; i-- > 0;) {
         const struct tw_rec *x = &v->rec[i];
@@ -403,6 +406,7 @@ static bool is_state_of_lines(const struct tw_view *v, const struct tw_rec *r)
  */
 static char *say_state_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
 {
+    assert(index < v->count);
     const struct tw_rec *r = &v->rec[index];
     for (size_t i = index; i-- > 0;) {
         const struct tw_rec *x = &v->rec[i];
@@ -423,6 +427,7 @@ static char *say_state_before(struct tw_cmp *c, const struct tw_view *v, size_t 
  */
 static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found)
 {
+    assert(index < v->count);
     const struct tw_rec *r = &v->rec[index];
     if (r->phase == TWIN_PHASE_KERNEL && r->kind == TWIN_KIND_IN)
         *found = say_operation_before(c, v, index);

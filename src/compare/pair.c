@@ -157,8 +157,8 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
  * the same place of its flow. The ranks that diverge in that step are named in a note, the first 16
  * of them.
  */
-static void collect(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
-                    struct tw_pair_result *r)
+static void collect_findings(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
+                             struct tw_pair_result *r)
 {
     struct tw_texts others = {0};
     r->differs = r->value = true;
@@ -455,7 +455,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
         named->equal_before = NULL;
         r->shift = named->shift;
         tw_claims_of_pair(c, a, b, scans.s, scans.n, named);
-        collect(c, &scans, named, r);
+        collect_findings(c, &scans, named, r);
     } else {
         tw_claims_of_pair(c, a, b, scans.s, scans.n, NULL);
     }

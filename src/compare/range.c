@@ -12,6 +12,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ struct account {
  * Says that something was not compared. Takes text (NULL: nothing is said). Where the runs differ
  * anyway this is no reason for the verdict, but worth a note.
  */
-static void missing(struct account *x, char *text)
+static void say_missing(struct account *x, char *text)
 {
     if (!text)
         return;
@@ -116,7 +117,7 @@ static void account_pair(struct account *x, const struct tw_scan *scan)
     if (!tw_pair_steps(p) || scan->recut)
         return;
     if (end <= s.from) {
-        missing(x, nothing_compared(x, p, &s));
+        say_missing(x, nothing_compared(x, p, &s));
         return;
     }
     /*
@@ -128,14 +129,15 @@ static void account_pair(struct account *x, const struct tw_scan *scan)
     if (s.end_a < s.end_b ? cut_by_user(x->a, p->a) : cut_by_user(x->b, p->b) || p->continued)
         return;
     if (x->differs) {
-        missing(x, tw_cmp_text(c, "rank %d: only the %lld steps both have were compared",
-                               p->a->rank, (long long)(end - s.from)));
+        say_missing(x, tw_cmp_text(c, "rank %d: only the %lld steps both have were compared",
+                                   p->a->rank, (long long)(end - s.from)));
         return;
     }
-    missing(x, tw_cmp_text(
-                   c, "%s: %s has %llu steps and %s %llu: from step %lld on nothing was compared",
-                   who(p->a, name), c->label_a, (ull)s.end_a, c->label_b, (ull)(s.end_b + p->shift),
-                   (long long)end));
+    say_missing(
+        x,
+        tw_cmp_text(c, "%s: %s has %llu steps and %s %llu: from step %lld on nothing was compared",
+                    who(p->a, name), c->label_a, (ull)s.end_a, c->label_b,
+                    (ull)(s.end_b + p->shift), (long long)end));
 }
 
 /*
@@ -152,7 +154,7 @@ static void account_records(struct account *x, const struct tw_scan *s)
     char name[96];
     if (x->differs || s->found || left_out || !a->closed || !b->closed || a->records == b->records)
         return;
-    missing(
+    say_missing(
         x,
         tw_cmp_text(
             x->c, "%s: %llu records in %s and %llu in %s, and no difference was found between them",
@@ -185,13 +187,13 @@ static void account_alone(struct account *x, const struct tw_side *side,
             continue;
         who(p, name);
         if (p->info->steps > 0)
-            missing(x,
-                    tw_cmp_text(x->c,
-                                "%s recorded only in %s: its %llu steps were compared with nothing",
-                                name, label, (ull)p->info->steps));
+            say_missing(
+                x, tw_cmp_text(x->c,
+                               "%s recorded only in %s: its %llu steps were compared with nothing",
+                               name, label, (ull)p->info->steps));
         else if (tw_proc_computes(p))
-            missing(x, tw_cmp_text(x->c, "%s recorded only in %s: it was compared with nothing",
-                                   name, label));
+            say_missing(x, tw_cmp_text(x->c, "%s recorded only in %s: it was compared with nothing",
+                                       name, label));
         else
             tw_cmp_note(x->c, "%s recorded only in %s, and no more than states of generators", name,
                         label);
@@ -233,6 +235,7 @@ static int take_role(void *user, const struct twin_trace_record *r)
 {
     struct roles *t = user;
     const struct twin_series *s = twin_trace_series(t->p->trace, r->series);
+    assert(t->n <= THREADS_MAX);
     if (s->role == 0 || s->kind == TWIN_KIND_STATE)
         return 0;
     for (size_t i = 0; i < t->n; i++)
@@ -269,8 +272,8 @@ static void only_in(struct account *x, const struct roles *t, const struct roles
         for (size_t k = 0; k < other->n && !both; k++)
             both = t->id[i] == other->id[k];
         if (!both)
-            missing(x, tw_cmp_text(x->c, "%s: %.80s recorded only in %s", who(t->p, name),
-                                   twin_trace_string(t->p->trace, t->name[i]), label));
+            say_missing(x, tw_cmp_text(x->c, "%s: %.80s recorded only in %s", who(t->p, name),
+                                       twin_trace_string(t->p->trace, t->name[i]), label));
     }
 }
 
@@ -282,8 +285,9 @@ static void account_threads(struct account *x, const struct tw_pair *p)
 {
     struct roles *a = roles_of(x->c, p->a), *b = roles_of(x->c, p->b);
     if (a && b && (a->too_many || b->too_many))
-        missing(x, tw_cmp_text(x->c, "rank %d: which threads both have, for there are more than %u",
-                               p->a->rank, THREADS_MAX));
+        say_missing(x, tw_cmp_text(x->c,
+                                   "rank %d: which threads both have, for there are more than %u",
+                                   p->a->rank, THREADS_MAX));
     else if (a && b) {
         only_in(x, a, b, x->c->label_a);
         only_in(x, b, a, x->c->label_b);
@@ -314,9 +318,9 @@ static void account_silent_ranks(struct account *x)
         silent++;
     }
     if (silent)
-        missing(x, tw_cmp_text(x->c, "rank%s %s%s of %d recorded nothing%s", silent > 1 ? "s" : "",
-                               list.data ? list.data : "", silent > 8 ? ", ..." : "", world,
-                               x->b ? " in either run" : ""));
+        say_missing(x, tw_cmp_text(x->c, "rank%s %s%s of %d recorded nothing%s",
+                                   silent > 1 ? "s" : "", list.data ? list.data : "",
+                                   silent > 8 ? ", ..." : "", world, x->b ? " in either run" : ""));
     tw_buf_free(&list);
 }
 
@@ -357,11 +361,11 @@ static void account_replicas(struct account *x, const struct tw_side *side)
         if (!zero && p->rank == 0)
             zero = p;
         else if (!zero || !holds_the_same(x->c, zero, p))
-            missing(x,
-                    tw_cmp_text(
-                        x->c,
-                        "run %zu: %s does not hold rank 0's weights: it was compared with nothing",
-                        side->index + 1, who(p, name)));
+            say_missing(
+                x, tw_cmp_text(
+                       x->c,
+                       "run %zu: %s does not hold rank 0's weights: it was compared with nothing",
+                       side->index + 1, who(p, name)));
     }
 }
 

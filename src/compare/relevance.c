@@ -27,7 +27,8 @@ struct idle {
  * Did the state of this generator move in the step, or did a record name who drew from it? `before`
  * is the view of the step before, empty for step 0.
  */
-static bool moved(const struct tw_view *before, const struct tw_view *now, const char *name)
+static bool generator_moved(const struct tw_view *before, const struct tw_view *now,
+                            const char *name)
 {
     const struct tw_rec *last = NULL;
     for (size_t i = 0; i < before->count; i++)
@@ -54,7 +55,7 @@ static bool moved_silently(const struct tw_view *before, const struct tw_view *n
         if (now->rec[i].kind == TWIN_KIND_STATE && tw_rec_op(now, &now->rec[i])[0] &&
             strcmp(tw_rec_name(now, &now->rec[i]), name) == 0)
             return false;
-    return moved(before, now, name);
+    return generator_moved(before, now, name);
 }
 
 /*
@@ -81,7 +82,8 @@ static bool drawn_by_both(const struct idle *idle, const char *name)
 static bool drawn_from(const struct idle *idle, const char *name)
 {
     if (!idle->c->o->arms)
-        return moved(idle->before_a, idle->a, name) || moved(idle->before_b, idle->b, name);
+        return generator_moved(idle->before_a, idle->a, name) ||
+               generator_moved(idle->before_b, idle->b, name);
     return drawn_by_both(idle, name) || (moved_silently(idle->before_a, idle->a, name) &&
                                          moved_silently(idle->before_b, idle->b, name));
 }

@@ -15,6 +15,7 @@
 
 #include "phrase.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- "equal until then" */
@@ -269,6 +270,7 @@ static void note_local_gradients(const struct tw_view *a, const struct tw_view *
 static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                          struct tw_stepdiff *d, struct tw_scan *out, struct twin_error *err)
 {
+    assert(d->count > 0);
     size_t first = tw_causes_first(d, a, b), others = 0;
     const struct tw_view *v;
     int rc = 0;

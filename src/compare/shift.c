@@ -13,6 +13,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,7 +127,7 @@ static bool same_data(const struct tw_pair *p, uint32_t k)
  * stood, the first one whose next data b sees, else the first one. False: there is no such step.
  * Weights that a only ever has in parts must agree in the parts that a step shows.
  */
-static bool choose(const struct tw_pair *p, const struct hunt *h, int64_t *k)
+static bool choose_step(const struct tw_pair *p, const struct hunt *h, int64_t *k)
 {
     uint32_t all = 0;
     bool found = false;
@@ -186,7 +187,7 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
         out->known += h.w[i].known;
     for (size_t i = 0; i < h.steps; i++)
         out->known += h.parts[i] + h.missed[i] > 0;
-    out->found = rc == 0 && choose(p, &h, &out->step);
+    out->found = rc == 0 && choose_step(p, &h, &out->step);
 out:
     tw_view_free(&start);
     tw_free(h.w);
@@ -307,6 +308,7 @@ static bool restored_later(const struct seam *s, const char *name)
 static const struct tw_rec *one_before(const struct seam *s, const struct tw_view *v, uint8_t kind,
                                        const char *name, size_t *i)
 {
+    assert(*i <= v->count);
     while (*i > 0) {
         const struct tw_rec *r = &v->rec[--*i];
         bool seam = v == s->a ? is_seam_a(r, s->before) : r->phase == TWIN_PHASE_INIT;
@@ -402,7 +404,7 @@ static size_t equal_at_seam(const struct seam *s, uint8_t kind)
  * Says of the findings that lie at the seam where they lie, makes them origins, and names what was
  * equal there.
  */
-static void describe(struct tw_cmp *c, const struct seam *s, uint32_t k, struct tw_scan *out)
+static void describe_seam(struct tw_cmp *c, const struct seam *s, uint32_t k, struct tw_scan *out)
 {
     static const struct {
         uint8_t kind;
@@ -535,7 +537,7 @@ int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct 
         struct seam s = {.a = &a, .b = &b, .before = before};
         rc = tw_scan_views(c, &a, &b, does_not_count, &s, out, err);
         if (rc == 0 && out->found)
-            describe(c, &s, k, out);
+            describe_seam(c, &s, k, out);
         out->skipped = skipped_batches(&s);
         out->step = out->found && out->step < k ? k : out->step; /* the first step both have */
         out->steps_compared++;

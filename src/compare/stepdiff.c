@@ -7,11 +7,12 @@
  */
 #include "match.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Adds a difference, unless --ignore names its record (r of view v). */
-static void push(struct tw_cmp *c, struct tw_stepdiff *out, struct tw_diff d,
-                 const struct tw_view *v, const struct tw_rec *r)
+static void push_diff(struct tw_cmp *c, struct tw_stepdiff *out, struct tw_diff d,
+                      const struct tw_view *v, const struct tw_rec *r)
 {
     if (c->o->ignore_count && tw_cmp_ignored(c, r->phase, r->kind, tw_rec_name(v, r))) {
         out->ignored++;
@@ -82,7 +83,7 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
             if (tw_part_elsewhere(a, x, b))
                 out->elsewhere++;
             else if (i < h.a)
-                push(c, out, d, a, x);
+                push_diff(c, out, d, a, x);
             continue;
         }
         const struct tw_rec *y = &b->rec[j];
@@ -104,7 +105,7 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
         } else {
             d.type = TWIN_FINDING_VALUE;
         }
-        push(c, out, d, a, x);
+        push_diff(c, out, d, a, x);
     }
     /*
      * The place in a behind the last matched record; those that moved do not count, since they
@@ -117,10 +118,10 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
         } else if (tw_part_elsewhere(b, &b->rec[j], a)) {
             out->elsewhere++;
         } else if (j < h.b) {
-            push(c, out,
-                 (struct tw_diff){
-                     .type = TWIN_FINDING_ONLY_B, .a = TW_NONE, .b = j, .at = 2 * before + 1},
-                 b, &b->rec[j]);
+            push_diff(c, out,
+                      (struct tw_diff){
+                          .type = TWIN_FINDING_ONLY_B, .a = TW_NONE, .b = j, .at = 2 * before + 1},
+                      b, &b->rec[j]);
         }
     }
     if (out->count)
@@ -174,6 +175,8 @@ void tw_stepdiff_drop(struct tw_stepdiff *d, bool (*drop)(const struct tw_diff *
 const struct tw_rec *tw_diff_rec(const struct tw_diff *d, const struct tw_view *a,
                                  const struct tw_view *b, const struct tw_view **view)
 {
+    assert(d->a != TW_NONE || d->b != TW_NONE);
+    assert(d->a == TW_NONE ? d->b < b->count : d->a < a->count);
     *view = d->a != TW_NONE ? a : b;
     return d->a != TW_NONE ? &a->rec[d->a] : &b->rec[d->b];
 }

@@ -16,7 +16,7 @@ uint64_t tw_steps_most = UINT64_C(1) << 26;
  * Callback of twin_trace_walk: fills the entry of one step. The hash covers the number of records
  * and the hashes of all phases; a phase whose hash is 0 was not seen.
  */
-static int take(void *user, const struct twin_step_hash *h)
+static int take_step(void *user, const struct twin_step_hash *h)
 {
     struct tw_steps *t = user;
     if (h->step >= t->n)
@@ -54,7 +54,7 @@ int tw_steps_load(struct tw_cmp *c, struct tw_proc *p, uint64_t from, struct tw_
         return tw_no_memory(err, "for a table of %zu steps", out->n);
     }
     from = from < UINT32_MAX ? from : UINT32_MAX;
-    int rc = twin_trace_walk_steps(p->trace, (uint32_t)from, take, out, NULL);
+    int rc = twin_trace_walk_steps(p->trace, (uint32_t)from, take_step, out, NULL);
     if (rc != TWIN_ENOMEM) /* damage only leaves steps unknown */
         return 0;
     tw_steps_free(out);

@@ -20,6 +20,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,7 @@ static bool grow_slots(struct streams *t)
 /* The place of an id in the table, or the free one where it belongs. */
 static uint32_t *slot_of(const struct streams *t, uint64_t id)
 {
+    assert((t->mask & (t->mask + 1)) == 0);
     size_t at = (size_t)id & t->mask;
     while (t->slot[at] && t->s[t->slot[at] - 1].id != id)
         at = (at + 1) & t->mask;
@@ -235,7 +237,7 @@ static bool generators_agree(const struct streams *a, const struct streams *b)
  * Callback of the first walk: adds a record to its stream. A non-zero value, which ends the walk,
  * means no memory.
  */
-static int add(void *user, const struct twin_trace_record *r)
+static int add_record(void *user, const struct twin_trace_record *r)
 {
     struct streams *t = user;
     const struct twin_series *s = twin_trace_series(t->p->trace, r->series);
@@ -280,16 +282,16 @@ static bool is_one_thread(const struct tw_proc *p)
 
 /*
  * First walk. False: records are missing, the trace cannot be read, memory is short, or no more
- * than one thread recorded. The caller calls release() in every case.
+ * than one thread recorded. The caller calls free_streams() in every case.
  */
-static bool load(struct tw_cmp *c, struct tw_proc *p, struct streams *t)
+static bool load_streams(struct tw_cmp *c, struct tw_proc *p, struct streams *t)
 {
     *t = (struct streams){.c = c, .p = p};
     return p->info->dropped == 0 && p->info->lost == 0 && !is_one_thread(p) &&
-           twin_trace_walk(p->trace, add, NULL, t, NULL) == 0 && !t->failed && t->threads;
+           twin_trace_walk(p->trace, add_record, NULL, t, NULL) == 0 && !t->failed && t->threads;
 }
 
-static void release(struct streams *t)
+static void free_streams(struct streams *t)
 {
     tw_free(t->s);
     tw_free(t->of_series);
@@ -302,7 +304,7 @@ static void release(struct streams *t)
 /* ---- streams of several threads, in order */
 
 /* Callback of the second walk: keeps the records of wanted streams, up to SHARED_MAX. */
-static int keep(void *user, const struct twin_trace_record *r)
+static int keep_record(void *user, const struct twin_trace_record *r)
 {
     struct streams *t = user;
     if (twin_trace_series(t->p->trace, r->series)->kind == TWIN_KIND_STATE)
@@ -344,7 +346,7 @@ static int by_thread(const void *x, const void *y)
 static bool load_pieces(struct streams *t, const bool *wanted)
 {
     t->wanted = wanted;
-    if (twin_trace_walk(t->p->trace, keep, NULL, t, NULL) != 0 || t->too_many)
+    if (twin_trace_walk(t->p->trace, keep_record, NULL, t, NULL) != 0 || t->too_many)
         return false;
     if (t->pieces)
         qsort(t->piece, t->pieces, sizeof *t->piece, by_place);
@@ -491,7 +493,7 @@ enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pai
     struct streams a = {0}, b = {0};
     enum tw_streams_verdict verdict = TW_STREAMS_DIFFER;
     bool any = false, *wanted_a = NULL, *wanted_b = NULL;
-    if (load(c, p->a, &a) && load(c, p->b, &b)) {
+    if (load_streams(c, p->a, &a) && load_streams(c, p->b, &b)) {
         wanted_a = tw_calloc(a.n, sizeof *wanted_a);
         wanted_b = tw_calloc(b.n, sizeof *wanted_b);
     }
@@ -502,7 +504,7 @@ enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pai
                                                                            : TW_STREAMS_UNKNOWN;
     tw_free(wanted_a);
     tw_free(wanted_b);
-    release(&a);
-    release(&b);
+    free_streams(&a);
+    free_streams(&b);
     return verdict;
 }

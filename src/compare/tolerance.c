@@ -296,7 +296,7 @@ static bool surely_outside(const struct tw_tolerance_rule *r, const struct tw_me
  * The smaller of `share` and of what this criterion uses; a criterion of 0 was not given, and a
  * distance that is NaN changes nothing.
  */
-static double smaller(double share, double distance, double allowed)
+static double smaller_share(double share, double distance, double allowed)
 {
     return allowed > 0 && distance / allowed < share ? distance / allowed : share;
 }
@@ -317,10 +317,10 @@ static double share_of(const struct tw_tolerance_rule *r, const struct tw_measur
     else if (m->stats_a)
         norm = sqrt(m->stats_a->sumsq);
     double share = INFINITY;
-    share = smaller(share, m->relative, r->rel_l2);
-    share = smaller(share, m->absolute, r->abs);
-    share = smaller(share, m->absolute, r->atol * sqrt((double)m->elements) + r->rtol * norm);
-    return isnan(m->ulp) ? share : smaller(share, m->ulp, r->ulp);
+    share = smaller_share(share, m->relative, r->rel_l2);
+    share = smaller_share(share, m->absolute, r->abs);
+    share = smaller_share(share, m->absolute, r->atol * sqrt((double)m->elements) + r->rtol * norm);
+    return isnan(m->ulp) ? share : smaller_share(share, m->ulp, r->ulp);
 }
 
 /* Appends "rel_l2 1e-06, rtol 0.001": the criteria that the rule gives. */

@@ -208,8 +208,8 @@ static bool has_kind(const struct tw_view *v, enum twin_kind kind)
  * Notes one difference as a sight of an origin. cut: see struct hit. others: how many differences
  * of its phase and kind this one stands for.
  */
-static void take(struct judge *j, const struct tw_diff *d, bool cut, size_t others,
-                 const struct tw_view *a, const struct tw_view *b, uint32_t step)
+static void take_sight(struct judge *j, const struct tw_diff *d, bool cut, size_t others,
+                       const struct tw_view *a, const struct tw_view *b, uint32_t step)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
@@ -297,7 +297,7 @@ static void take_origins(struct judge *j, const struct start *s, const struct tw
             others += k != i && !sub.d[k].carrier && r->kind != TWIN_KIND_STATE &&
                       stands_for(&sub.d[k], &sub.d[i], a, b);
         if (!before)
-            take(j, &sub.d[i], cut, others, a, b, step);
+            take_sight(j, &sub.d[i], cut, others, a, b, step);
     }
     if (!cut)
         j->uncut |= sub.count > 0;
@@ -591,7 +591,7 @@ static void rates(struct judge *j)
  * Adds the notes that say what the transplant showed: through what the divergence came, and what
  * could not be judged. parted_before: the natural runs diverged.
  */
-static void say(struct judge *j, bool parted_before)
+static void say_result(struct judge *j, bool parted_before)
 {
     static const char *const through[] = {"", "the batches", "the generator states",
                                           "what a step starts from"};
@@ -671,7 +671,7 @@ int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const
         rc = judge_run(&j, runs[0], runs[i], i, err);
     if (rc == 0) {
         rates(&j);
-        say(&j, parted_before);
+        say_result(&j, parted_before);
         adopt(&j);
         tw_cmp_append_notes(&c);
         tw_claims_append(&c);

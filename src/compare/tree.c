@@ -9,6 +9,7 @@
  */
 #include "internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* What the functions here share. Runs are handed around as indices into `runs`. */
@@ -26,7 +27,9 @@ struct growing {
 static int add_branch(const struct growing *g, const size_t *run, size_t n, size_t parent,
                       int64_t step)
 {
+    assert(n > 0);
     struct twin_class_tree *t = g->tree;
+    assert(step < 0 || parent < t->count);
     /* they leave the same class together, each its own way */
     while (step >= 0 && t->branch[parent].step == step)
         parent = t->branch[parent].parent;
@@ -57,6 +60,7 @@ static int sort_among(const struct growing *g, const size_t *run, size_t n, size
 static int place_together(const struct growing *g, const struct twin_verdict *v, const size_t *run,
                           size_t at, size_t parent, bool *placed)
 {
+    assert(at < v->class_count && !placed[at]);
     int64_t step = v->classes[at].parts_at_step;
     size_t together = 0, classes = 0;
     size_t *members = tw_reallocarray(NULL, v->runs, sizeof *members);
@@ -84,6 +88,7 @@ static int place_together(const struct growing *g, const struct twin_verdict *v,
 static int sort_among(const struct growing *g, const size_t *run, size_t n, size_t parent,
                       int64_t step)
 {
+    assert(n > 0);
     struct twin_verdict *v = NULL;
     const struct twin_run **some = tw_reallocarray(NULL, n, sizeof *some);
     if (!some)

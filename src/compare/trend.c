@@ -224,7 +224,7 @@ static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const str
  * Fits a line to the logarithm of the distance over the steps: exp(slope) is the factor by which
  * the distance grows in a step. Three points are the least.
  */
-static void fit(struct tw_cmp *c, const struct tw_scan *scan, const struct trend *t)
+static void fit_drift(struct tw_cmp *c, const struct tw_scan *scan, const struct trend *t)
 {
     static const char *const what[SERIES] = {"weights", "gradients", "loss"};
     for (int s = 0; s < SERIES; s++) {
@@ -299,7 +299,7 @@ void tw_trend(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
     }
     if (c->v->onset_count)
         qsort(c->v->onsets, c->v->onset_count, sizeof *c->v->onsets, by_onset);
-    fit(c, s, t);
+    fit_drift(c, s, t);
 out:
     tw_steps_free(&a);
     tw_steps_free(&b);

@@ -9,6 +9,7 @@
  */
 #include "ulp.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -32,8 +33,9 @@ static struct format format_of(enum twin_dtype dtype)
 }
 
 /* The bits of one value, at any alignment. */
-static uint64_t load(const unsigned char *p, unsigned bytes)
+static uint64_t bits_at(const unsigned char *p, unsigned bytes)
 {
+    assert(bytes <= sizeof(uint64_t));
     uint64_t x = 0;
     /* traces and kept values are little endian, like every machine we run on */
     memcpy(&x, p, bytes);
@@ -44,8 +46,9 @@ static uint64_t load(const unsigned char *p, unsigned bytes)
  * A number whose order is that of the floats: they are ordered like their bits when negatives are
  * mirrored. The distance of two such numbers is the distance in ulp; -0 and +0 have the same.
  */
-static int64_t ordered(uint64_t bits, struct format f)
+static int64_t ordered_bits(uint64_t bits, struct format f)
 {
+    assert(f.bytes > 0);
     uint64_t sign = UINT64_C(1) << (8 * f.bytes - 1);
     return bits & sign ? -(int64_t)(bits & (sign - 1)) : (int64_t)bits;
 }
@@ -109,7 +112,7 @@ bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n
     for (uint64_t i = 0; i < n; i++) {
         bool changed = false;
         for (unsigned part = 0; part < parts; part++, x += bytes, y += bytes) {
-            uint64_t p = load(x, bytes), q = load(y, bytes);
+            uint64_t p = bits_at(x, bytes), q = bits_at(y, bytes);
             double u = f.bytes ? value_of(p, f) : integer_of(p, dtype);
             double w = f.bytes ? value_of(q, f) : integer_of(q, dtype);
             if (isfinite(u))
@@ -121,7 +124,7 @@ bool tw_exact_add(struct tw_exact *out, const void *a, const void *b, uint64_t n
                 out->max_ulp = INFINITY;
             else if (f.bytes)
                 out->max_ulp = fmax(out->max_ulp,
-                                    (double)ulp_between(ordered(p, f), ordered(q, f)));
+                                    (double)ulp_between(ordered_bits(p, f), ordered_bits(q, f)));
             out->distance += isfinite(u) && isfinite(w) ? (u - w) * (u - w) : INFINITY;
         }
         out->changed += changed;

@@ -117,7 +117,7 @@ uint64_t tw_record_content(struct tw_proc *p, const struct twin_trace_record *r)
                                           : tw_mix64(tw_mix64(layout + r->digest.a) ^ r->digest.b);
 }
 
-/* What append() needs; only steps first..last are taken. */
+/* What append_record() needs; only steps first..last are taken. */
 struct load {
     struct tw_cmp *c;
     struct tw_view *v;
@@ -128,7 +128,7 @@ struct load {
  * Adds one record to the view; also a callback of twin_trace_walk. Returns 0, 1 for "enough", or
  * TWIN_ENOMEM.
  */
-static int append(void *user, const struct twin_trace_record *r)
+static int append_record(void *user, const struct twin_trace_record *r)
 {
     struct load *l = user;
     struct tw_view *v = l->v;
@@ -283,13 +283,13 @@ int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t l
     int rc = twin_trace_read(p->trace, first, last, READ_AT_ONCE, &records, &count, &local);
     if (rc == TWIN_ELIMIT) {
         local = (struct twin_error)TWIN_ERROR_INIT;
-        rc = twin_trace_walk(p->trace, append, NULL, &l, &local);
+        rc = twin_trace_walk(p->trace, append_record, NULL, &l, &local);
         rc = rc > 0 ? 0 : rc; /* a positive value is our own "enough" */
         if (rc == 0 && v->count)
             qsort(v->rec, v->count, sizeof *v->rec, by_step_seq);
     } else if (rc == 0) {
         for (size_t i = 0; i < count && rc == 0; i++)
-            rc = append(&l, &records[i]);
+            rc = append_record(&l, &records[i]);
         rc = rc > 0 ? 0 : rc;
         twin_trace_records_free(records);
     }
@@ -333,32 +333,32 @@ void tw_view_filter(struct tw_view *v,
     v->count = kept;
 }
 
-static const struct twin_series *series(const struct tw_view *v, const struct tw_rec *r)
+static const struct twin_series *series_of(const struct tw_view *v, const struct tw_rec *r)
 {
     return twin_trace_series(v->proc->trace, r->series);
 }
 
 const char *tw_rec_name(const struct tw_view *v, const struct tw_rec *r)
 {
-    return twin_trace_string(v->proc->trace, series(v, r)->name);
+    return twin_trace_string(v->proc->trace, series_of(v, r)->name);
 }
 
 const char *tw_rec_scope(const struct tw_view *v, const struct tw_rec *r)
 {
-    return twin_trace_string(v->proc->trace, series(v, r)->scope);
+    return twin_trace_string(v->proc->trace, series_of(v, r)->scope);
 }
 
 const char *tw_rec_role(const struct tw_view *v, const struct tw_rec *r)
 {
-    return twin_trace_string(v->proc->trace, series(v, r)->role);
+    return twin_trace_string(v->proc->trace, series_of(v, r)->role);
 }
 
 const char *tw_rec_op(const struct tw_view *v, const struct tw_rec *r)
 {
-    return twin_trace_string(v->proc->trace, series(v, r)->op);
+    return twin_trace_string(v->proc->trace, series_of(v, r)->op);
 }
 
 const char *tw_rec_site(const struct tw_view *v, const struct tw_rec *r)
 {
-    return twin_trace_string(v->proc->trace, series(v, r)->site);
+    return twin_trace_string(v->proc->trace, series_of(v, r)->site);
 }

@@ -121,7 +121,7 @@ struct book {
 };
 
 /* Only what the optimizer left counts: weights and its own state. */
-static bool counts(const struct twin_series *s)
+static bool series_counts(const struct twin_series *s)
 {
     return s->phase == TWIN_PHASE_OPTIMIZER &&
            (s->kind == TWIN_KIND_WEIGHT || s->kind == TWIN_KIND_MOMENT);
@@ -209,7 +209,7 @@ static int take_part(void *user, const struct twin_trace_record *r)
     if (++k->records > tw_whole_limit)
         return 1;
     const struct twin_series *s = twin_trace_series(k->scan->pair->a->trace, r->series);
-    if (!(r->flags & TWIN_REC_PART) || r->flags & TWIN_REC_UNOBSERVED || !counts(s) ||
+    if (!(r->flags & TWIN_REC_PART) || r->flags & TWIN_REC_UNOBSERVED || !series_counts(s) ||
         r->step < k->first || r->step > k->last)
         return 0;
     uint64_t key = step_and_key(r->step, tw_proc_key(k->scan->pair->a, r->series));
@@ -333,7 +333,7 @@ static const char *kind_text(enum twin_kind kind)
 }
 
 /* A missing end is a reason against "same"; elements that had to wait are a note. */
-static void say(struct tw_cmp *c, const struct twin_cover *v)
+static void say_cover(struct tw_cmp *c, const struct twin_cover *v)
 {
     if (v->whole_at_end < v->tensors)
         tw_cmp_unseen(
@@ -360,7 +360,7 @@ void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count)
             scans[i].end > scans[i].first && in_parts(scans[i].pair->a->trace))
             one_process(c, &scans[i]);
     for (size_t i = 0; i < c->v->cover_count; i++)
-        say(c, &c->v->covers[i]);
+        say_cover(c, &c->v->covers[i]);
 }
 
 /* ---- one step */

@@ -14,6 +14,7 @@
 #include "phrase.h"
 #include "ulp.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -84,7 +85,7 @@ static const char *said(const struct tw_proc *p, const char *wanted)
  * itself what to run again says which call that was (zoom.call), and that must be the call that was
  * named, `call`.
  */
-static bool counts(const struct twin_finding *f, const struct tw_proc *p, const char *call)
+static bool replays_count(const struct twin_finding *f, const struct tw_proc *p, const char *call)
 {
     const char *chosen = said(p, "zoom.call");
     if (p->rank != f->rank)
@@ -101,7 +102,7 @@ static void count_replays(const struct twin_finding *f, const struct tw_side *si
 {
     const char *key, *value;
     for (size_t i = 0; i < side->count; i++) {
-        bool of_suspect = counts(f, &side->proc[i], call);
+        bool of_suspect = replays_count(f, &side->proc[i], call);
         for (size_t k = 0; of_suspect && twin_trace_note(side->proc[i].trace, k, &key, &value);
              k++) {
             char op[256];
@@ -134,7 +135,7 @@ static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const st
 {
     const char *key, *value;
     for (size_t i = 0; i < side->count; i++) {
-        bool of_suspect = counts(f, &side->proc[i], call);
+        bool of_suspect = replays_count(f, &side->proc[i], call);
         for (size_t k = 0; of_suspect && twin_trace_note(side->proc[i].trace, k, &key, &value);
              k++) {
             char op[256], what[16];
@@ -170,7 +171,7 @@ static void count_votes(struct tw_cmp *c, const struct twin_finding *f, const st
 }
 
 /* Takes what n says into *f; n is freed with what f said before. */
-static void replace(struct twin_finding *f, struct twin_finding *n)
+static void replace_finding(struct twin_finding *f, struct twin_finding *n)
 {
     struct twin_finding old = *f;
     *f = *n;
@@ -196,7 +197,7 @@ static void acquit(struct tw_cmp *c, struct twin_finding *f, unsigned replays)
     if (c->v->origin_count) {
         struct twin_finding *copy = tw_finding_copy(c, f);
         if (copy)
-            replace(&c->v->origins[0], copy);
+            replace_finding(&c->v->origins[0], copy);
     }
 }
 
@@ -205,7 +206,7 @@ static bool chosen(const struct twin_finding *f, const struct tw_side *side, con
 {
     bool found = false;
     for (size_t i = 0; i < side->count && !found; i++)
-        found = said(&side->proc[i], "zoom.call") && counts(f, &side->proc[i], call);
+        found = said(&side->proc[i], "zoom.call") && replays_count(f, &side->proc[i], call);
     return found;
 }
 
@@ -268,6 +269,7 @@ static char *suspect_text(struct tw_cmp *c, const struct tw_zoom_found *op, cons
 {
     if (index == TW_NONE)
         return NULL;
+    assert(index < v->count);
     const struct tw_rec *r = &v->rec[index];
     return tw_cmp_text(c, "%u:%u:%s@%s", r->step, r->occurrence, op->op ? op->op : "",
                        tw_rec_scope(v, r));
@@ -383,7 +385,7 @@ static void replace_origins(struct tw_cmp *c, const struct twin_finding *f, bool
     for (size_t i = 1; !same && i < v->origin_count; i++)
         tw_finding_clear(&v->origins[i]);
     v->origin_count = same ? v->origin_count : 1;
-    replace(&v->origins[0], n);
+    replace_finding(&v->origins[0], n);
 }
 
 /*
@@ -467,7 +469,7 @@ static void revise(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_
                         &v->equal_before_records);
     if (n->step_a != f->step_a)
         v->steps_differing_exact = false;
-    replace(f, n);
+    replace_finding(f, n);
     replace_origins(c, f, same);
 }
 
@@ -531,8 +533,9 @@ static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const st
  * Shows the operation in the verdict: as its first finding, or, where the difference came from
  * outside, as a draw or in a note.
  */
-static void show(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op,
-                 const struct tw_stepdiff *d, const struct tw_view *va, const struct tw_view *vb)
+static void show_operation(struct tw_cmp *c, const struct zoom *z, const struct tw_zoom_found *op,
+                           const struct tw_stepdiff *d, const struct tw_view *va,
+                           const struct tw_view *vb)
 {
     const char *name = op->op ? op->op : "?";
     if (!comes_from_outside(c->v->first)) {
@@ -588,7 +591,7 @@ static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashe
         if (!comes_from_outside(c->v->first))
             take_suspect(c, &op, &va, &vb, &z->suspect);
         if (!z->only_name)
-            show(c, z, &op, &d, &va, &vb);
+            show_operation(c, z, &op, &d, &va, &vb);
     }
     z->drew |= op.drew;
     if (!z->done && parts_unrecorded(&d, &va, &vb)) {

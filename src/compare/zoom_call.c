@@ -208,8 +208,8 @@ static bool next_call(const struct step *s, size_t *at, struct call *out)
 /* ---- what to name */
 
 /* Fills out with the difference to name and how it was found. */
-static void take(struct tw_cmp *c, const struct step *s, const struct tw_diff *d,
-                 enum tw_zoom_how how, struct tw_zoom_found *out)
+static void take_call(struct tw_cmp *c, const struct step *s, const struct tw_diff *d,
+                      enum tw_zoom_how how, struct tw_zoom_found *out)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, s->a, s->b, &v);
@@ -269,11 +269,11 @@ static void take_passed_on(struct tw_cmp *c, const struct step *s, const struct 
     const struct tw_view *v;
     const struct tw_rec *r = alone ? tw_diff_rec(alone, s->a, s->b, &v) : NULL;
     if (alone && (!call->generator || name_has(tw_rec_name(v, r), drawing)))
-        take(c, s, alone, TW_ZOOM_ALONE, out);
+        take_call(c, s, alone, TW_ZOOM_ALONE, out);
     else if (call->generator)
-        take(c, s, call->out ? call->out : call->in, TW_ZOOM_DREW, out);
+        take_call(c, s, call->out ? call->out : call->in, TW_ZOOM_DREW, out);
     else
-        take(c, s, call->in, TW_ZOOM_INPUT, out);
+        take_call(c, s, call->in, TW_ZOOM_INPUT, out);
     out->before = operation_before(c, s,
                                    out->how == TW_ZOOM_ALONE ? alone->at : 2 * (call->first + 1));
 }
@@ -287,11 +287,11 @@ static void take_made(struct tw_cmp *c, const struct step *s, const struct call 
 {
     uint64_t dropped = s->a->dropped + s->b->dropped;
     if (out->drew && name_has(tw_rec_name(s->a, &s->a->rec[call->first]), drawing)) {
-        take(c, s, call->out, TW_ZOOM_DREW, out);
+        take_call(c, s, call->out, TW_ZOOM_DREW, out);
         return;
     }
     bool whole = !call->hidden && call->inputs > 0 && dropped == 0;
-    take(c, s, call->out, whole ? TW_ZOOM_ORIGIN : TW_ZOOM_HIDDEN, out);
+    take_call(c, s, call->out, whole ? TW_ZOOM_ORIGIN : TW_ZOOM_HIDDEN, out);
     out->inputs = call->inputs;
     if (whole)
         return;
@@ -310,7 +310,7 @@ static void take_made(struct tw_cmp *c, const struct step *s, const struct call 
  * and whose output does not has healed the difference (it was a buffer to write to); the first such
  * call is named only when there is nothing better. True when something is named.
  */
-static bool find(struct tw_cmp *c, const struct step *s, struct tw_zoom_found *out)
+static bool find_call(struct tw_cmp *c, const struct step *s, struct tw_zoom_found *out)
 {
     struct call call, only_input = {0};
     /*
@@ -328,7 +328,7 @@ static bool find(struct tw_cmp *c, const struct step *s, struct tw_zoom_found *o
         if (!call.in && tw_zoom_unwritten(tw_rec_name(s->a, &s->a->rec[call.first])))
             memory = call.out;
         else if (call.in && memory)
-            take(c, s, memory, TW_ZOOM_UNWRITTEN, out);
+            take_call(c, s, memory, TW_ZOOM_UNWRITTEN, out);
         else if (call.in)
             take_passed_on(c, s, &call, out);
         else
@@ -340,7 +340,7 @@ static bool find(struct tw_cmp *c, const struct step *s, struct tw_zoom_found *o
     if (only_input.in) /* the last that was seen, for example when the output was not recorded */
         take_passed_on(c, s, &only_input, out);
     else if (alone)
-        take(c, s, alone, TW_ZOOM_ALONE, out);
+        take_call(c, s, alone, TW_ZOOM_ALONE, out);
     if (alone && !out->before)
         out->before = operation_before(c, s, alone->at);
     return out->diff != NULL;
@@ -360,7 +360,7 @@ bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw
         if (is_kernel(r) && d->d[i].a != TW_NONE)
             s.by_index[d->d[i].a] = &d->d[i];
     }
-    bool found = s.by_index && find(c, &s, out);
+    bool found = s.by_index && find_call(c, &s, out);
     tw_free(s.by_index);
     return found;
 }

@@ -89,7 +89,7 @@ static _Atomic(const struct tw_kernels *) chosen;
 static _Atomic(const struct tw_kernels *) chosen_for_statistics;
 
 /* The named set, or the best one for NULL; NULL when there is none such. */
-static const struct tw_kernels *find(const char *name)
+static const struct tw_kernels *find_kernels(const char *name)
 {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         if ((!name || !strcmp(name, sets[i].kernels->name)) && sets[i].usable())
@@ -108,9 +108,9 @@ const struct tw_kernels *tw_fingerprint_kernels(void)
     const struct tw_kernels *k = atomic_load_explicit(&chosen, memory_order_acquire);
     if (!k) { /* threads that race here find the same answer */
         const char *name = getenv("TWINRUN_ISA");
-        const struct tw_kernels *wanted = name && *name ? find(name) : NULL;
-        const struct tw_kernels *narrower = halves_vectors() ? find("avx2") : NULL;
-        k = wanted ? wanted : find(NULL);
+        const struct tw_kernels *wanted = name && *name ? find_kernels(name) : NULL;
+        const struct tw_kernels *narrower = halves_vectors() ? find_kernels("avx2") : NULL;
+        k = wanted ? wanted : find_kernels(NULL);
         use(k, wanted || !narrower ? k : narrower);
     }
     return k;
@@ -134,12 +134,12 @@ const char *twin_fingerprint_isa(void)
 
 int twin_fingerprint_force(const char *isa, struct twin_error *err)
 {
-    const struct tw_kernels *k = isa ? find(isa) : NULL;
+    const struct tw_kernels *k = isa ? find_kernels(isa) : NULL;
     if (!k)
         return twin_error_set(
             err, TWIN_EUNSUPPORTED,
             "instruction set \"%s\" is not in this build or not on this CPU; try \"%s\"",
-            isa ? isa : "(null)", find(NULL)->name);
+            isa ? isa : "(null)", find_kernels(NULL)->name);
     tw_fingerprint_use(k);
     return 0;
 }

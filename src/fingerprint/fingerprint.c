@@ -40,8 +40,8 @@ struct feeder {
 
 /* Checks everything that can be wrong, and counts the elements. An empty tensor is fine, whatever
  * its other sizes. */
-static int check(const struct twin_tensor *t, const struct twin_sketch *sketch, uint64_t *elements,
-                 struct twin_error *err)
+static int check_tensor(const struct twin_tensor *t, const struct twin_sketch *sketch,
+                        uint64_t *elements, struct twin_error *err)
 {
     size_t size = twin_dtype_size(t->dtype);
     uint64_t n = 1, end;
@@ -144,7 +144,8 @@ static void feeder_open(struct feeder *f, struct tw_pass *pass, size_t size)
 
 /* n elements that lie `stride` elements apart, side by side. One loop for each size, so that each
  * element is one load and one store. */
-static void gather(unsigned char *to, const unsigned char *p, size_t n, int64_t stride, size_t size)
+static void gather_elements(unsigned char *to, const unsigned char *p, size_t n, int64_t stride,
+                            size_t size)
 {
     int64_t step = stride * (int64_t)size;
     struct two {
@@ -183,7 +184,7 @@ static void feed(struct feeder *f, const unsigned char *p, uint64_t n, int64_t s
         if (stride == 1)
             memcpy(f->buffer + f->filled * f->size, p, m * f->size);
         else
-            gather(f->buffer + f->filled * f->size, p, m, stride, f->size);
+            gather_elements(f->buffer + f->filled * f->size, p, m, stride, f->size);
         f->filled += m;
         f->room -= m;
         p += (int64_t)m * stride * (int64_t)f->size;
@@ -194,7 +195,7 @@ static void feed(struct feeder *f, const unsigned char *p, uint64_t n, int64_t s
 }
 
 /* Walks the view in logical order: an odometer over all axes but the innermost. */
-static void walk(const struct view *v, struct tw_pass *pass)
+static void walk_view(const struct view *v, struct tw_pass *pass)
 {
     struct feeder f;
     uint64_t at[TWIN_MAX_NDIM] = {0};
@@ -223,7 +224,7 @@ static __attribute__((noinline)) void walk_strided(const struct twin_tensor *t,
 {
     struct view v = {.data = t->data, .size = twin_dtype_size(t->dtype)};
     merge_axes(t, &v);
-    walk(&v, pass);
+    walk_view(&v, pass);
 }
 
 /* The arithmetic of one tensor, in the default floating-point mode. */
@@ -252,7 +253,7 @@ int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest,
                      struct twin_stats *stats, struct twin_sketch *sketch, struct twin_error *err)
 {
     uint64_t n = 0;
-    int rc = check(t, sketch, &n, err);
+    int rc = check_tensor(t, sketch, &n, err);
     if (rc)
         return rc;
     /* the common small case: no state, no floating point */

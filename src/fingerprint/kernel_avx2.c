@@ -42,7 +42,7 @@ static inline __m256i four_keys(uint64_t first)
 }
 
 /* The sum of the four words, modulo 2^64. */
-static inline uint64_t total(__m256i v)
+static inline uint64_t sum_of_words(__m256i v)
 {
     const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
     return (uint64_t)_mm_cvtsi128_si64(two) + (uint64_t)_mm_extract_epi64(two, 1);
@@ -73,8 +73,8 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
             a = ADD(a, ADD(x, u));
             b = ADD(b, ADD(y, w));
         }
-        sa += total(a);
-        sb += total(b);
+        sa += sum_of_words(a);
+        sb += sum_of_words(b);
         k += 8 * eights * TW_KEY_STEP;
     }
     for (blocks %= 8; blocks; blocks--, p += 16, k += TW_KEY_STEP)

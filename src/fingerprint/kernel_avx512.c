@@ -55,7 +55,7 @@ static inline __m512i eight_keys(uint64_t first)
 
 /* The sum of the eight words, modulo 2^64. Halves are added while they are in registers: a vector
  * that is stored and read again in words waits for the store. */
-static inline uint64_t total(__m512i v)
+static inline uint64_t sum_of_words(__m512i v)
 {
     const __m256i four = _mm256_add_epi64(_mm512_castsi512_si256(v),
                                           _mm512_extracti64x4_epi64(v, 1));
@@ -82,8 +82,8 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
             a = ADD(a, x);
             b = ADD(b, y);
         }
-        sa += total(a);
-        sb += total(b);
+        sa += sum_of_words(a);
+        sb += sum_of_words(b);
         k += 8 * eights * TW_KEY_STEP;
     }
     for (blocks %= 8; blocks; blocks--, p += 16, k += TW_KEY_STEP)

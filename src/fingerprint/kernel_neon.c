@@ -42,7 +42,7 @@ static inline uint64x2_t two_keys(uint64_t first)
     return vsetq_lane_u64(first + TW_KEY_STEP, vdupq_n_u64(first), 1);
 }
 
-static inline uint64_t total(uint64x2_t v)
+static inline uint64_t sum_of_words(uint64x2_t v)
 {
     return vgetq_lane_u64(v, 0) + vgetq_lane_u64(v, 1);
 }
@@ -69,8 +69,8 @@ static void digest(const unsigned char *p, size_t blocks, uint64_t first, struct
             a = vaddq_u64(a, vaddq_u64(x, z));
             b = vaddq_u64(b, vaddq_u64(y, w));
         }
-        sa += total(a);
-        sb += total(b);
+        sa += sum_of_words(a);
+        sb += sum_of_words(b);
         k += 4 * fours * TW_KEY_STEP;
     }
     for (blocks %= 4; blocks; blocks--, p += 16, k += TW_KEY_STEP)

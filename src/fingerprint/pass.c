@@ -241,7 +241,7 @@ static inline double from_e4m3fn(uint8_t b) /* no infinities; only S.1111.111 is
     break
 
 /* Types without kernels of their own, to f64. Exact but for large 64-bit integers. */
-static void convert(enum twin_dtype dtype, const unsigned char *p, size_t n, double *out)
+static void convert_elements(enum twin_dtype dtype, const unsigned char *p, size_t n, double *out)
 {
     switch (dtype) {
     case TWIN_U8: EACH(uint8_t, v);
@@ -272,7 +272,7 @@ static void chunk_part(struct tw_pass *s, const unsigned char *p, size_t n)
             uint64_t index = s->next + i;
             m = TW_PIECE - index % TW_PIECE; /* pieces end on lane groups */
             m = n - i < m ? n - i : m;
-            convert(s->dtype, p + i * s->part_bytes, m, s->converted);
+            convert_elements(s->dtype, p + i * s->part_bytes, m, s->converted);
             moments(s, TW_F64, 8, (const unsigned char *)s->converted, m, index);
         }
     }

@@ -7,8 +7,8 @@
 #include "kernels.h"
 
 /* Added in the order of the buckets. */
-static __attribute__((noinline)) double distance(const struct twin_sketch *x,
-                                                 const struct twin_sketch *y)
+static __attribute__((noinline)) double squared_distance(const struct twin_sketch *x,
+                                                         const struct twin_sketch *y)
 {
     double sum = 0;
     for (uint32_t j = 0; j < x->k && j < TWIN_SKETCH_MAX; j++) {
@@ -24,12 +24,12 @@ double twin_sketch_distance(const struct twin_sketch *x, const struct twin_sketc
     if (x->k != y->k)
         return __builtin_nan("");
     struct tw_fpenv env = tw_fpenv_enter();
-    double d = distance(x, y);
+    double d = squared_distance(x, y);
     tw_fpenv_leave(env);
     return d;
 }
 
-static __attribute__((noinline)) void add(struct twin_sketch *x, const struct twin_sketch *y)
+static __attribute__((noinline)) void add_sketch(struct twin_sketch *x, const struct twin_sketch *y)
 {
     for (uint32_t j = 0; j < x->k && j < TWIN_SKETCH_MAX; j++)
         x->bucket[j] += y->bucket[j];
@@ -41,7 +41,7 @@ int twin_sketch_add(struct twin_sketch *x, const struct twin_sketch *y, struct t
         return twin_error_set(err, TWIN_EINVAL, "sketches of %u and %u buckets cannot be added",
                               x->k, y->k);
     struct tw_fpenv env = tw_fpenv_enter();
-    add(x, y);
+    add_sketch(x, y);
     tw_fpenv_leave(env);
     x->skipped += y->skipped;
     return 0;

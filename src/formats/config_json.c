@@ -28,7 +28,8 @@ json_t *tw_config_integer(long long value)
 /* Brings a value into the form that the canonical form needs: large integers get their tag,
  * reserved keys are refused unless tags are ours (`tags`). Takes over *value and may replace it by
  * another one; containers are changed in place. */
-static int settle(json_t **value, const char *name, int depth, bool tags, struct twin_error *err)
+static int settle_value(json_t **value, const char *name, int depth, bool tags,
+                        struct twin_error *err)
 {
     int rc = 0;
     json_t *v = *value, *item;
@@ -42,10 +43,10 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
         json_decref(v);
         return *value ? 0 : tw_no_memory(err, "for the values of %s", name);
     }
-    /* settle() takes a reference over, so each item gets one more first. */
+    /* settle_value() takes a reference over, so each item gets one more first. */
     json_array_foreach (v, i, item) {
         json_t *settled = json_incref(item);
-        rc = rc ? rc : settle(&settled, name, depth + 1, tags, err);
+        rc = rc ? rc : settle_value(&settled, name, depth + 1, tags, err);
         if (rc == 0 && settled != item)
             json_array_set(v, i, settled);
         json_decref(settled);
@@ -57,7 +58,7 @@ static int settle(json_t **value, const char *name, int depth, bool tags, struct
                                 "%s: the key \"%s\": keys that begin with %s are reserved for what "
                                 "JSON has no form for",
                                 name, key, TW_TAG);
-        rc = rc ? rc : settle(&settled, name, depth + 1, tags, err);
+        rc = rc ? rc : settle_value(&settled, name, depth + 1, tags, err);
         if (rc == 0 && settled != item)
             json_object_set(v, key, settled);
         json_decref(settled);
@@ -79,7 +80,7 @@ static json_t *from_json(const char *data, size_t n, const char *name, bool tags
         tw_free(text);
         return NULL;
     }
-    if (settle(&value, name, 0, tags, err) == 0)
+    if (settle_value(&value, name, 0, tags, err) == 0)
         return value;
     json_decref(value);
     return NULL;

@@ -128,8 +128,8 @@ static void too_old(const char *name, const char *why, struct twin_error *err)
 
 /* Makes a value of the answer, or an error of the exit code. A signal is mostly one of the limits.
  */
-static json_t *judge(int status, const char *text, size_t n, const char *name,
-                     struct twin_error *err)
+static json_t *judge_answer(int status, const char *text, size_t n, const char *name,
+                            struct twin_error *err)
 {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     char *why = tw_printable(text, strnlen(text, 400));
@@ -166,7 +166,7 @@ json_t *tw_config_from_toml(const char *data, size_t n, const char *name, struct
     else if (!(text = read_back(out, &bytes)))
         tw_no_memory(err, "for the values of %s", name);
     else
-        value = judge(status, text, bytes, name, err);
+        value = judge_answer(status, text, bytes, name, err);
     tw_free(text);
     if (in >= 0)
         close(in);

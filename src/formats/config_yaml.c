@@ -48,14 +48,14 @@ struct reader {
 
 static json_t *value_of(struct reader *r, yaml_event_t *e, int depth);
 
-static json_t *refuse(struct reader *r, int code, const yaml_event_t *e, const char *what)
+static json_t *refuse_event(struct reader *r, int code, const yaml_event_t *e, const char *what)
 {
     twin_error_set(r->err, code, "%s: line %zu: %s", r->name, e->start_mark.line + 1, what);
     return NULL;
 }
 
 /* The next event, which the caller deletes; false with err set. */
-static bool next(struct reader *r, yaml_event_t *e)
+static bool next_event(struct reader *r, yaml_event_t *e)
 {
     if (yaml_parser_parse(&r->parser, e))
         return true;
@@ -121,22 +121,22 @@ static bool looks_real(const char *s)
 }
 
 /* s: looks like an integer of that base. Its prefix 0o or 0x is two bytes long. */
-static json_t *integer(struct reader *r, const yaml_event_t *e, const char *s, int base)
+static json_t *integer_of(struct reader *r, const yaml_event_t *e, const char *s, int base)
 {
     errno = 0;
     long long v = strtoll(base == 10 ? s : s + 2, NULL, base);
-    return errno ? refuse(r, TWIN_EFORMAT, e, "an integer that needs more than 64 bits")
+    return errno ? refuse_event(r, TWIN_EFORMAT, e, "an integer that needs more than 64 bits")
                  : tw_config_integer(v);
 }
 
 static json_t *real(struct reader *r, const yaml_event_t *e, const char *s)
 {
     double v = strtod(s, NULL);
-    return isfinite(v) ? json_real(v) : refuse(r, TWIN_EFORMAT, e, "a number that overflows");
+    return isfinite(v) ? json_real(v) : refuse_event(r, TWIN_EFORMAT, e, "a number that overflows");
 }
 
 /* A plain scalar without a tag, and what an explicit tag of the core schema asks for. */
-static json_t *plain(struct reader *r, const yaml_event_t *e, const char *s)
+static json_t *plain_scalar(struct reader *r, const yaml_event_t *e, const char *s)
 {
     static const char *const null[] = {"", "~", "null", "Null", "NULL", NULL};
     static const char *const yes[] = {"true", "True", "TRUE", NULL};
@@ -149,9 +149,9 @@ static json_t *plain(struct reader *r, const yaml_event_t *e, const char *s)
     if (one_of(s, yes) || one_of(s, no))
         return json_boolean(one_of(s, yes));
     if (one_of(s, odd))
-        return refuse(r, TWIN_EFORMAT, e, "NaN and infinities have no canonical form");
+        return refuse_event(r, TWIN_EFORMAT, e, "NaN and infinities have no canonical form");
     if (looks_integer(s, &base))
-        return integer(r, e, s, base);
+        return integer_of(r, e, s, base);
     if (looks_real(s))
         return real(r, e, s);
     return json_string(s);
@@ -171,7 +171,7 @@ static json_t *tagged(struct reader *r, const yaml_event_t *e, const char *s, co
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(tag, rows[i].tag) != 0)
             continue;
-        json_t *v = plain(r, e, s);
+        json_t *v = plain_scalar(r, e, s);
         /* The value as untagged text would be read, then held against the tag. */
         bool integral = json_is_integer(v) || json_is_object(v); /* an object: a large one */
         if (!v)
@@ -184,11 +184,12 @@ static json_t *tagged(struct reader *r, const yaml_event_t *e, const char *s, co
         if (type == rows[i].type || (integral && rows[i].type == JSON_REAL))
             return v;
         json_decref(v);
-        return refuse(r, TWIN_EFORMAT, e, "a scalar that is not what its tag says");
+        return refuse_event(r, TWIN_EFORMAT, e, "a scalar that is not what its tag says");
     }
-    return refuse(r, TWIN_EFORMAT, e,
-                  "a tag that YAML's core schema does not know: its value is up to the program "
-                  "that reads it");
+    return refuse_event(
+        r, TWIN_EFORMAT, e,
+        "a tag that YAML's core schema does not know: its value is up to the program "
+        "that reads it");
 }
 
 /* Quoted scalars are text, whatever they look like. */
@@ -198,11 +199,11 @@ static json_t *scalar(struct reader *r, const yaml_event_t *e)
     const size_t n = e->data.scalar.length;
     if (e->data.scalar.plain_implicit && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
         (!tag || !*tag))
-        return plain(r, e, s);
+        return plain_scalar(r, e, s);
     if (tag && *tag && strcmp(tag, "!") != 0 && strcmp(tag, YAML_STR_TAG) != 0)
         return tagged(r, e, s, tag);
     json_t *v = json_stringn(s, n);
-    return v ? v : refuse(r, TWIN_EFORMAT, e, "text that is not UTF-8");
+    return v ? v : refuse_event(r, TWIN_EFORMAT, e, "text that is not UTF-8");
 }
 
 /* ---- collections */
@@ -215,17 +216,17 @@ static char *key_of(struct reader *r, const yaml_event_t *e, const json_t *v)
     struct twin_error why = TWIN_ERROR_INIT;
     char *key = NULL;
     if (json_is_string(v) && strlen(json_string_value(v)) != json_string_length(v))
-        refuse(r, TWIN_EFORMAT, e, "a key with a NUL character");
+        refuse_event(r, TWIN_EFORMAT, e, "a key with a NUL character");
     else if (json_is_string(v) && tw_starts(json_string_value(v), TW_TAG))
-        refuse(r, TWIN_EFORMAT, e,
-               "keys that begin with " TW_TAG " are reserved for what JSON has no form for");
+        refuse_event(r, TWIN_EFORMAT, e,
+                     "keys that begin with " TW_TAG " are reserved for what JSON has no form for");
     else if (json_is_string(v))
         key = tw_strdup(json_string_value(v));
     else if (tw_buf_puts(&b, TW_TAG "key:") == 0 && tw_jcs_write(v, &b, &why) == 0) {
         r->key_bytes += b.len;
         key = tw_buf_steal(&b);
     } else if (b.failed == TWIN_ELIMIT)
-        refuse(r, TWIN_ELIMIT, e, "keys that are no text and become too long");
+        refuse_event(r, TWIN_ELIMIT, e, "keys that are no text and become too long");
     else if (!b.failed)
         twin_error_set(r->err, why.code, "%s", why.message);
     if (!key)
@@ -235,7 +236,7 @@ static char *key_of(struct reader *r, const yaml_event_t *e, const json_t *v)
 }
 
 /* What "<<" brings: keys that are not there yet; of several mappings the earlier ones win. */
-static bool merge(struct reader *r, const yaml_event_t *e, json_t *into, json_t *from)
+static bool merge_mapping(struct reader *r, const yaml_event_t *e, json_t *into, json_t *from)
 {
     json_t *item;
     size_t i;
@@ -245,8 +246,8 @@ static bool merge(struct reader *r, const yaml_event_t *e, json_t *into, json_t 
     json_array_foreach (from, i, item)
         fine = fine && json_is_object(item) && json_object_update_missing(into, item) == 0;
     if (!fine)
-        refuse(r, TWIN_EFORMAT, e,
-               "\"<<\" merges a mapping or a list of mappings, found something else");
+        refuse_event(r, TWIN_EFORMAT, e,
+                     "\"<<\" merges a mapping or a list of mappings, found something else");
     return fine;
 }
 
@@ -260,7 +261,7 @@ static bool pair(struct reader *r, yaml_event_t *key_event, json_t *out, json_t 
                    strcmp((const char *)key_event->data.scalar.value, "<<") == 0;
     json_t *k = value_of(r, key_event, depth + 1), *v = NULL;
     char *key = k && !merging ? key_of(r, key_event, k) : NULL;
-    bool fine = k && (merging || key) && next(r, &e);
+    bool fine = k && (merging || key) && next_event(r, &e);
     if (fine) {
         v = value_of(r, &e, depth + 1);
         yaml_event_delete(&e);
@@ -270,7 +271,7 @@ static bool pair(struct reader *r, yaml_event_t *key_event, json_t *out, json_t 
     if (fine && merging)
         fine = json_array_append(merges, v) == 0;
     else if (fine && json_object_get(out, key))
-        fine = refuse(r, TWIN_EFORMAT, key_event, "the same key twice in a mapping") != NULL;
+        fine = refuse_event(r, TWIN_EFORMAT, key_event, "the same key twice in a mapping") != NULL;
     else if (fine)
         fine = json_object_set(out, key, v) == 0;
     json_decref(k);
@@ -280,14 +281,14 @@ static bool pair(struct reader *r, yaml_event_t *key_event, json_t *out, json_t 
 }
 
 /* All own keys first, then what "<<" brought, since own keys win. */
-static json_t *mapping(struct reader *r, const yaml_event_t *begin, int depth)
+static json_t *read_mapping(struct reader *r, const yaml_event_t *begin, int depth)
 {
     json_t *out = json_object(), *merges = json_array(), *item;
     bool fine = out && merges, end = false;
     size_t i;
     while (fine && !end) {
         yaml_event_t e;
-        fine = next(r, &e);
+        fine = next_event(r, &e);
         if (!fine)
             break;
         end = e.type == YAML_MAPPING_END_EVENT;
@@ -295,7 +296,7 @@ static json_t *mapping(struct reader *r, const yaml_event_t *begin, int depth)
         yaml_event_delete(&e);
     }
     json_array_foreach (merges, i, item)
-        fine = fine && merge(r, begin, out, item);
+        fine = fine && merge_mapping(r, begin, out, item);
     json_decref(merges);
     if (fine)
         return out;
@@ -311,7 +312,7 @@ static json_t *sequence(struct reader *r, int depth)
     bool fine = out != NULL, end = false;
     while (fine && !end) {
         yaml_event_t e;
-        fine = next(r, &e);
+        fine = next_event(r, &e);
         if (!fine)
             break;
         end = e.type == YAML_SEQUENCE_END_EVENT;
@@ -335,11 +336,11 @@ static json_t *follow(struct reader *r, const yaml_event_t *e)
             r->values += r->anchor[i].values;
             return json_incref(r->anchor[i].value);
         }
-    return refuse(r, TWIN_EFORMAT, e,
-                  "an alias for what was not named before, or of what it lies in");
+    return refuse_event(r, TWIN_EFORMAT, e,
+                        "an alias for what was not named before, or of what it lies in");
 }
 
-static bool name(struct reader *r, const yaml_char_t *anchor, json_t *value, long values)
+static bool name_anchor(struct reader *r, const yaml_char_t *anchor, json_t *value, long values)
 {
     struct anchor *grown = tw_reallocarray(r->anchor, r->anchors + 1, sizeof *grown);
     char *copy = grown ? tw_strdup((const char *)anchor) : NULL;
@@ -371,13 +372,14 @@ static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
     }
     json_t *out;
     if (depth > TW_JCS_DEPTH)
-        return refuse(r, TWIN_ELIMIT, e, "values nested too deep");
+        return refuse_event(r, TWIN_ELIMIT, e, "values nested too deep");
     if (tag && strcmp(tag, "!") != 0 && strcmp(tag, is_mapping ? YAML_MAP_TAG : YAML_SEQ_TAG) != 0)
-        return refuse(r, TWIN_EFORMAT, e,
-                      "a tag that YAML's core schema does not know: its value is up to the program "
-                      "that reads it");
+        return refuse_event(
+            r, TWIN_EFORMAT, e,
+            "a tag that YAML's core schema does not know: its value is up to the program "
+            "that reads it");
     if (is_mapping)
-        out = mapping(r, e, depth);
+        out = read_mapping(r, e, depth);
     else if (is_sequence)
         out = sequence(r, depth);
     else if (e->type == YAML_ALIAS_EVENT)
@@ -386,11 +388,11 @@ static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
         out = scalar(r, e);
     if (out && r->values > r->values_most) {
         json_decref(out);
-        return refuse(
+        return refuse_event(
             r, TWIN_ELIMIT, e,
             "more values than a text of its length may stand for once all aliases are followed");
     }
-    if (out && anchor && !name(r, anchor, out, r->values - before)) {
+    if (out && anchor && !name_anchor(r, anchor, out, r->values - before)) {
         json_decref(out);
         out = NULL;
     }
@@ -405,7 +407,7 @@ static json_t *value_of(struct reader *r, yaml_event_t *e, int depth)
 static bool find_value(struct reader *r, yaml_event_t *e)
 {
     for (;;) {
-        if (!next(r, e))
+        if (!next_event(r, e))
             return false;
         if (e->type != YAML_STREAM_START_EVENT && e->type != YAML_DOCUMENT_START_EVENT)
             break;
@@ -422,11 +424,11 @@ static bool nothing_follows(struct reader *r)
 {
     yaml_event_t e;
     bool end = false, fine = true;
-    while (fine && !end && (fine = next(r, &e))) {
+    while (fine && !end && (fine = next_event(r, &e))) {
         end = e.type == YAML_STREAM_END_EVENT;
         fine = end || e.type == YAML_DOCUMENT_END_EVENT;
         if (!fine)
-            refuse(r, TWIN_EFORMAT, &e, "more than one YAML document: split the file");
+            refuse_event(r, TWIN_EFORMAT, &e, "more than one YAML document: split the file");
         yaml_event_delete(&e);
     }
     return fine;

@@ -64,14 +64,14 @@ struct reading {
     struct twin_error *err;
 };
 
-static int bad(struct reading *r, const char *what, const char *name, size_t n)
+static int bad_metadata(struct reading *r, const char *what, const char *name, size_t n)
 {
     return twin_error_set(r->err, TWIN_EFORMAT, "%s: damaged .metadata: %s: %.*s", r->name, what,
                           (int)(n < 200 ? n : 200), name);
 }
 
 /* The value of a text key in a dict; NULL: none. */
-static const struct tw_node *field(const struct tw_node *dict, const char *key)
+static const struct tw_node *field_of(const struct tw_node *dict, const char *key)
 {
     for (uint32_t i = 0; dict && dict->kind == TW_DICT && i + 1 < dict->count; i += 2)
         if (tw_node_is(dict->item[i], TW_TEXT, key))
@@ -82,7 +82,7 @@ static const struct tw_node *field(const struct tw_node *dict, const char *key)
 /* An attribute of an object whose state is a dict of them; NULL: none. */
 static const struct tw_node *attribute(const struct tw_node *object, const char *name)
 {
-    return object && object->kind == TW_OBJECT ? field(object->state, name) : NULL;
+    return object && object->kind == TW_OBJECT ? field_of(object->state, name) : NULL;
 }
 
 /* Is n an object of a class of this name, in whatever module? */
@@ -140,9 +140,9 @@ static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
     bool is_text = path && path->kind == TW_TEXT;
     if (!is_text || tw_path_fault(path->text, path->count, TW_PATH_ANY_NAME) ||
         memchr(path->text, '/', path->count) || path->text[0] == '.')
-        return bad(r, "a file that is not one of the folder",
-                   path && path->kind == TW_TEXT ? path->text : "?",
-                   path && path->kind == TW_TEXT ? path->count : 1);
+        return bad_metadata(r, "a file that is not one of the folder",
+                            path && path->kind == TW_TEXT ? path->text : "?",
+                            path && path->kind == TW_TEXT ? path->count : 1);
     for (size_t i = 0; i < d->files; i++)
         if (strlen(d->file[i].name) == path->count &&
             memcmp(d->file[i].name, path->text, path->count) == 0) {
@@ -165,7 +165,7 @@ static int find_file(struct reading *r, const struct tw_node *path, size_t *out)
     if (fd < 0 || fstat(fd, &st) != 0)
         return twin_error_system(r->err, "%s/%s", r->name, name);
     if (!S_ISREG(st.st_mode))
-        return bad(r, "expected a file", name, strlen(name));
+        return bad_metadata(r, "expected a file", name, strlen(name));
     d->file[d->files - 1].bytes = (uint64_t)st.st_size;
     return 0;
 }
@@ -179,7 +179,7 @@ static int set_place(struct reading *r, const struct tw_node *info, struct chunk
     const struct tw_node *transforms = attribute(info, "transform_descriptors");
     if (!at || !bytes || at->kind != TW_INT || bytes->kind != TW_INT || at->number < 0 ||
         bytes->number < 0)
-        return bad(r, "no place in a file", fqn->text, fqn->count);
+        return bad_metadata(r, "no place in a file", fqn->text, fqn->count);
     if (transforms && transforms->kind != TW_NONE && transforms->count > 0)
         return twin_error_set(r->err, TWIN_EUNSUPPORTED,
                               "%s: %.*s is stored compressed or encrypted", r->name,
@@ -228,7 +228,7 @@ static int find_place(struct reading *r, const struct tw_node *fqn, const int64_
             return set_place(r, r->places->item[2 * i + 1], c, fqn);
         }
     }
-    return bad(r, "no file has it", fqn->text, fqn->count);
+    return bad_metadata(r, "no file has it", fqn->text, fqn->count);
 }
 
 /* ---- what is in it */
@@ -258,7 +258,7 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
     if (!type || type->kind != TW_GLOBAL ||
         !tw_node_sizes(attribute(meta, "size"), t.shape, &t.ndim) || !chunks ||
         chunks->kind != TW_LIST)
-        return bad(r, "expected type, size and chunks", fqn->text, fqn->count);
+        return bad_metadata(r, "expected type, size and chunks", fqn->text, fqn->count);
     char *name = name_of(r, fqn);
     t.name = name ? tw_arena_text(r->f, name, strlen(name)) : NULL;
     t.stored_as = tw_arena_text(r->f, type->text, type->count);
@@ -292,7 +292,7 @@ static int add_tensor(struct reading *r, const struct tw_node *fqn, const struct
             fits = b.chunk[i].from[k] <= t.shape[k] &&
                    b.chunk[i].size[k] <= t.shape[k] - b.chunk[i].from[k];
         rc = fits ? find_place(r, fqn, b.chunk[i].from, n, &b.chunk[i], hint)
-                  : bad(r, "a chunk outside of its tensor", fqn->text, fqn->count);
+                  : bad_metadata(r, "a chunk outside of its tensor", fqn->text, fqn->count);
     }
     return rc ? rc : tw_tensors_add(r->f, &t, r->err);
 }
@@ -343,17 +343,17 @@ static int read_metadata(struct reading *r, const struct tw_node *top)
     r->places = attribute(top, "storage_data");
     if (!is_class(top, "Metadata") || !all || all->kind != TW_DICT || !r->places ||
         r->places->kind != TW_DICT)
-        return bad(r, "expected the metadata of torch.distributed.checkpoint", "", 0);
+        return bad_metadata(r, "expected the metadata of torch.distributed.checkpoint", "", 0);
     for (uint32_t i = 0; i + 1 < all->count && rc == 0; i += 2) {
         const struct tw_node *fqn = all->item[i], *meta = all->item[i + 1];
         if (fqn->kind != TW_TEXT)
-            rc = bad(r, "a name that is no text", "", 0);
+            rc = bad_metadata(r, "a name that is no text", "", 0);
         else if (is_class(meta, "TensorStorageMetadata"))
             rc = add_tensor(r, fqn, meta, &hint);
         else if (is_class(meta, "BytesStorageMetadata"))
             rc = add_values(r, fqn, &hint);
         else
-            rc = bad(r, "neither a tensor nor bytes", fqn->text, fqn->count);
+            rc = bad_metadata(r, "neither a tensor nor bytes", fqn->text, fqn->count);
     }
     return rc;
 }

@@ -33,7 +33,7 @@ static bool token(struct text *t, char c)
     return true;
 }
 
-static bool word(struct text *t, const char *w)
+static bool take_word(struct text *t, const char *w)
 {
     size_t n = strlen(w);
     blanks(t);
@@ -60,7 +60,7 @@ static bool quoted(struct text *t, const char **s, size_t *n)
 }
 
 /* A whole number from 0 on; false when there is none, or when it overflows. */
-static bool number(struct text *t, int64_t *v)
+static bool take_number(struct text *t, int64_t *v)
 {
     blanks(t);
     *v = 0;
@@ -80,7 +80,7 @@ static bool shape(struct text *t, struct tw_found *f)
     if (!token(t, '('))
         return false;
     while (!token(t, ')')) {
-        if (f->ndim == TWIN_MAX_NDIM || !number(t, &f->shape[f->ndim]))
+        if (f->ndim == TWIN_MAX_NDIM || !take_number(t, &f->shape[f->ndim]))
             return false;
         f->ndim++;
         if (!token(t, ',')) {
@@ -141,8 +141,8 @@ static void set_type(struct tw_found *f, const char *s, size_t n)
         }
 }
 
-static int bad(const struct twin_tensors *f, const char *name, const char *what,
-               struct twin_error *err)
+static int bad_file(const struct twin_tensors *f, const char *name, const char *what,
+                    struct twin_error *err)
 {
     return twin_error_set(err, TWIN_EFORMAT, "%s: the header of array %s is damaged: %s",
                           tw_tensors_source(f)->name, name, what);
@@ -150,18 +150,18 @@ static int bad(const struct twin_tensors *f, const char *name, const char *what,
 
 /* Parses {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } in any order. Bits of `seen`:
  * 1 descr, 2 fortran_order, 4 shape; each must be there once. */
-static int parse(struct twin_tensors *file, struct text t, struct tw_found *f, bool *fortran,
-                 struct twin_error *err)
+static int parse_header(struct twin_tensors *file, struct text t, struct tw_found *f, bool *fortran,
+                        struct twin_error *err)
 {
     unsigned seen = 0;
     const char *key, *type = "fields";
     size_t n, length = 6;
     if (!token(&t, '{'))
-        return bad(file, f->name, "expected {", err);
+        return bad_file(file, f->name, "expected {", err);
     while (!token(&t, '}')) {
         unsigned which = 0;
         if (!quoted(&t, &key, &n) || !token(&t, ':'))
-            return bad(file, f->name, "expected 'name': value", err);
+            return bad_file(file, f->name, "expected 'name': value", err);
         if (n == 5 && memcmp(key, "descr", 5) == 0) {
             which = 1;
             if (quoted(&t, &type, &length))
@@ -169,28 +169,28 @@ static int parse(struct twin_tensors *file, struct text t, struct tw_found *f, b
             else if (fields(&t))
                 f->unreadable = "its elements are records of several fields";
             else
-                return bad(file, f->name, "descr is no type", err);
+                return bad_file(file, f->name, "descr is no type", err);
         } else if (n == 13 && memcmp(key, "fortran_order", 13) == 0) {
             which = 2;
-            *fortran = word(&t, "True");
-            if (!*fortran && !word(&t, "False"))
-                return bad(file, f->name, "fortran_order is neither True nor False", err);
+            *fortran = take_word(&t, "True");
+            if (!*fortran && !take_word(&t, "False"))
+                return bad_file(file, f->name, "fortran_order is neither True nor False", err);
         } else if (n == 5 && memcmp(key, "shape", 5) == 0) {
             which = 4;
             if ((seen & 4) || !shape(&t, f))
-                return bad(file, f->name, "shape is no list of at most 64 sizes", err);
+                return bad_file(file, f->name, "shape is no list of at most 64 sizes", err);
         }
         if (which == 0 || (seen & which))
-            return bad(file, f->name, "a key that does not belong there", err);
+            return bad_file(file, f->name, "a key that does not belong there", err);
         seen |= which;
         if (!token(&t, ',')) {
             if (!token(&t, '}'))
-                return bad(file, f->name, "expected , or }", err);
+                return bad_file(file, f->name, "expected , or }", err);
             break;
         }
     }
     if (seen != 7)
-        return bad(file, f->name, "descr, fortran_order or shape is missing", err);
+        return bad_file(file, f->name, "descr, fortran_order or shape is missing", err);
     f->stored_as = tw_arena_text(file, type, length);
     return f->stored_as ? 0 : tw_no_memory(err, "for a name");
 }
@@ -217,24 +217,24 @@ static int add_array(struct twin_tensors *file, const struct tw_piece *piece, co
     struct tw_found f = {.name = name, .dtype = TWIN_BYTES, .dense = true, .piece = *piece};
     bool fortran = false;
     if (piece->bytes < START)
-        return bad(file, name, "it is too short", err);
+        return bad_file(file, name, "it is too short", err);
     int rc = tw_piece_read(s, state, piece, 0, start, START, err);
     if (rc != 0)
         return rc;
     /* The magic number with the version behind it. */
     if (memcmp(start, "\x93NUMPY", 6) != 0 || start[6] < 1 || start[6] > 3)
-        return bad(file, name, "expected version 1, 2 or 3 of the format", err);
+        return bad_file(file, name, "expected version 1, 2 or 3 of the format", err);
     /* Version 1 has a length of 2 bytes, later ones of 4. */
     uint64_t at = start[6] == 1 ? 10 : 12;
     uint64_t n = start[6] == 1 ? tw_le16(start + 8) : tw_le32(start + 8);
     if (n > MAX_HEADER || n > piece->bytes - at)
-        return bad(file, name, "its length makes no sense", err);
+        return bad_file(file, name, "its length makes no sense", err);
     char *header = tw_malloc(n + 1);
     if (!header)
         return tw_no_memory(err, "for the header of %s", s->name);
     rc = tw_piece_read(s, state, piece, at, header, n, err);
     if (rc == 0)
-        rc = parse(file, (struct text){header, header + n}, &f, &fortran, err);
+        rc = parse_header(file, (struct text){header, header + n}, &f, &fortran, err);
     tw_free(header);
     if (rc != 0)
         return rc;

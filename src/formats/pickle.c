@@ -88,7 +88,7 @@ static struct tw_node *node(struct machine *m, enum tw_node_kind kind)
 }
 
 /* Appends an item to a container. */
-static int add(struct machine *m, struct tw_node *to, struct tw_node *item)
+static int add_item(struct machine *m, struct tw_node *to, struct tw_node *item)
 {
     if (m->heap->items == MAX_ITEMS)
         return too_much(m);
@@ -105,7 +105,7 @@ static int add(struct machine *m, struct tw_node *to, struct tw_node *item)
     return 0;
 }
 
-static int push(struct machine *m, struct tw_node *n)
+static int push_node(struct machine *m, struct tw_node *n)
 {
     if (m->depth == m->stack_room) {
         if (m->depth >= MAX_NODES)
@@ -132,7 +132,7 @@ static int push_new(struct machine *m, enum tw_node_kind kind, struct tw_node **
     struct tw_node *n = node(m, kind);
     if (out)
         *out = n;
-    return n ? push(m, n) : no_node(m);
+    return n ? push_node(m, n) : no_node(m);
 }
 
 /* The value on top, taken off; NULL when there is none, or a mark. */
@@ -168,7 +168,7 @@ static size_t above_mark(struct machine *m)
 /* ---- what containers take */
 
 /* The list or dict of an object, made when it is first needed. */
-static struct tw_node *part(struct machine *m, struct tw_node **slot, enum tw_node_kind kind)
+static struct tw_node *part_of(struct machine *m, struct tw_node **slot, enum tw_node_kind kind)
 {
     if (!*slot)
         *slot = node(m, kind);
@@ -179,7 +179,7 @@ static struct tw_node *part(struct machine *m, struct tw_node **slot, enum tw_no
 static int add_items(struct machine *m, struct tw_node *to, size_t from, bool pairs)
 {
     if (to->kind == TW_OBJECT)
-        to = pairs ? part(m, &to->dict, TW_DICT) : part(m, &to->list, TW_LIST);
+        to = pairs ? part_of(m, &to->dict, TW_DICT) : part_of(m, &to->list, TW_LIST);
     if (!to)
         return m->err ? m->err->code : TWIN_ENOMEM;
     if (pairs ? to->kind != TW_DICT : to->kind != TW_LIST && to->kind != TW_SET)
@@ -188,7 +188,7 @@ static int add_items(struct machine *m, struct tw_node *to, size_t from, bool pa
         return fail(m, "a key without its value");
     int rc = 0;
     for (size_t i = from; rc == 0 && i < m->depth; i++)
-        rc = add(m, to, m->stack[i]);
+        rc = add_item(m, to, m->stack[i]);
     return rc;
 }
 
@@ -219,35 +219,35 @@ static int take_last(struct machine *m, size_t n)
 }
 
 /* The last n values (or those above the mark, which goes too) as one container. */
-static int gather(struct machine *m, enum tw_node_kind kind, size_t from, size_t keep)
+static int gather_items(struct machine *m, enum tw_node_kind kind, size_t from, size_t keep)
 {
     struct tw_node *c = node(m, kind);
     int rc = c ? 0 : no_node(m);
     for (size_t i = from; rc == 0 && i < m->depth; i++)
-        rc = m->stack[i] ? add(m, c, m->stack[i]) : fail(m, "a mark where a value should be");
+        rc = m->stack[i] ? add_item(m, c, m->stack[i]) : fail(m, "a mark where a value should be");
     if (rc == 0 && kind == TW_DICT && c->count % 2)
         rc = fail(m, "a key without its value");
     /* The values leave the stack before the container is pushed. */
     m->depth = keep;
-    return rc == 0 ? push(m, c) : rc;
+    return rc == 0 ? push_node(m, c) : rc;
 }
 
 static int gather_marked(struct machine *m, enum tw_node_kind kind)
 {
     size_t from = above_mark(m);
-    return from == 0 ? TWIN_EFORMAT : gather(m, kind, from, from - 1);
+    return from == 0 ? TWIN_EFORMAT : gather_items(m, kind, from, from - 1);
 }
 
 static int gather_last(struct machine *m, enum tw_node_kind kind, size_t n)
 {
     return m->depth < n ? fail(m, "nothing on its stack")
-                        : gather(m, kind, m->depth - n, m->depth - n);
+                        : gather_items(m, kind, m->depth - n, m->depth - n);
 }
 
 /* ---- reading */
 
 /* The next n bytes of the text; NULL with err set when it ends before. */
-static const unsigned char *take(struct machine *m, uint64_t n)
+static const unsigned char *take_bytes(struct machine *m, uint64_t n)
 {
     if (n > m->bytes - m->at) {
         fail(m, "it ends early");
@@ -261,7 +261,7 @@ static const unsigned char *take(struct machine *m, uint64_t n)
 /* A length of `width` bytes and as many bytes behind it. */
 static int push_text(struct machine *m, enum tw_node_kind kind, unsigned width)
 {
-    const unsigned char *p = take(m, width);
+    const unsigned char *p = take_bytes(m, width);
     struct tw_node *n;
     if (!p)
         return TWIN_EFORMAT;
@@ -269,7 +269,7 @@ static int push_text(struct machine *m, enum tw_node_kind kind, unsigned width)
     if (width != 1)
         length = width == 4 ? tw_le32(p) : tw_le64(p);
     /* Texts are not copied: the node points into the pickle. */
-    if (length > UINT32_MAX || !(p = take(m, length)))
+    if (length > UINT32_MAX || !(p = take_bytes(m, length)))
         return fail(m, "a text that is too long");
     int rc = push_new(m, kind, &n);
     if (rc == 0) {
@@ -282,7 +282,7 @@ static int push_text(struct machine *m, enum tw_node_kind kind, unsigned width)
 /* BININT1 and BININT2 have no sign, BININT has one. */
 static int push_number(struct machine *m, unsigned width)
 {
-    const unsigned char *p = take(m, width);
+    const unsigned char *p = take_bytes(m, width);
     struct tw_node *n;
     if (!p)
         return TWIN_EFORMAT;
@@ -297,12 +297,12 @@ static int push_number(struct machine *m, unsigned width)
 /* LONG1, LONG4: little-endian two's complement of any length. */
 static int push_long(struct machine *m, unsigned width)
 {
-    const unsigned char *p = take(m, width);
+    const unsigned char *p = take_bytes(m, width);
     struct tw_node *n;
     if (!p)
         return TWIN_EFORMAT;
     uint32_t length = width == 1 ? p[0] : tw_le32(p);
-    p = take(m, length);
+    p = take_bytes(m, length);
     if (!p)
         return TWIN_EFORMAT;
     int rc = push_new(m, length > 8 ? TW_LARGE : TW_INT, &n);
@@ -319,7 +319,7 @@ static int push_long(struct machine *m, unsigned width)
 /* Eight bytes, most significant first. */
 static int push_float(struct machine *m)
 {
-    const unsigned char *p = take(m, 8);
+    const unsigned char *p = take_bytes(m, 8);
     struct tw_node *n;
     uint64_t bits = 0;
     if (!p)
@@ -386,7 +386,7 @@ static int stack_global(struct machine *m)
 
 /* What calling `function` would give. Containers of the standard library are what they hold;
  * anything else becomes TW_OBJECT. */
-static int reduce(struct machine *m, struct tw_node *function, struct tw_node *arguments)
+static int reduce_call(struct machine *m, struct tw_node *function, struct tw_node *arguments)
 {
     struct tw_node *n;
     if (function->kind == TW_GLOBAL && arguments->kind == TW_TUPLE) {
@@ -400,16 +400,16 @@ static int reduce(struct machine *m, struct tw_node *function, struct tw_node *a
         for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
             if (tw_node_is(function, TW_GLOBAL, sets[i]) && arguments->count == 1 &&
                 arguments->item[0]->kind == TW_LIST)
-                return push(m, arguments->item[0]);
+                return push_node(m, arguments->item[0]);
         if (tw_node_is(function, TW_GLOBAL, "torch.Size") && arguments->count == 1 &&
             arguments->item[0]->kind == TW_TUPLE)
-            return push(m, arguments->item[0]);
+            return push_node(m, arguments->item[0]);
     }
     int rc = push_new(m, TW_OBJECT, &n);
     if (rc == 0)
-        rc = add(m, n, function);
+        rc = add_item(m, n, function);
     if (rc == 0)
-        rc = add(m, n, arguments);
+        rc = add_item(m, n, arguments);
     return rc;
 }
 
@@ -417,7 +417,7 @@ static int reduce(struct machine *m, struct tw_node *function, struct tw_node *a
 static int call(struct machine *m)
 {
     struct tw_node *arguments = pop(m), *function = arguments ? pop(m) : NULL;
-    return function ? reduce(m, function, arguments) : TWIN_EFORMAT;
+    return function ? reduce_call(m, function, arguments) : TWIN_EFORMAT;
 }
 
 static int call_with_names(struct machine *m) /* NEWOBJ_EX: class, arguments, named arguments */
@@ -427,15 +427,15 @@ static int call_with_names(struct machine *m) /* NEWOBJ_EX: class, arguments, na
     struct tw_node *function = arguments ? pop(m) : NULL;
     if (!function)
         return TWIN_EFORMAT;
-    int rc = reduce(m, function, arguments);
+    int rc = reduce_call(m, function, arguments);
     return rc == 0 && m->stack[m->depth - 1]->kind == TW_OBJECT
-               ? add(m, m->stack[m->depth - 1], named)
+               ? add_item(m, m->stack[m->depth - 1], named)
                : rc;
 }
 
 /* BUILD: gives the object on the stack its state. The attributes of a dict (a state_dict's
  * _metadata) hold no tensors and are dropped. */
-static int build(struct machine *m)
+static int build_object(struct machine *m)
 {
     struct tw_node *state = pop(m), *of = state ? top(m) : NULL;
     if (!of)
@@ -452,13 +452,13 @@ static int persistent(struct machine *m)
     if (!id)
         return TWIN_EFORMAT;
     int rc = push_new(m, TW_PERSISTENT, &n);
-    return rc == 0 ? add(m, n, id) : rc;
+    return rc == 0 ? add_item(m, n, id) : rc;
 }
 
 /* ---- the memo */
 
 /* Keeps the value on top of the stack under number i. */
-static int put(struct machine *m, uint64_t i)
+static int put_memo(struct machine *m, uint64_t i)
 {
     struct tw_node *n = top(m);
     if (!n)
@@ -483,15 +483,15 @@ static int put(struct machine *m, uint64_t i)
     return 0;
 }
 
-static int get(struct machine *m, uint64_t i)
+static int get_memo(struct machine *m, uint64_t i)
 {
-    return i < m->memo_room && m->memo[i] ? push(m, m->memo[i])
+    return i < m->memo_room && m->memo[i] ? push_node(m, m->memo[i])
                                           : fail(m, "a value that was not kept");
 }
 
 static int with_index(struct machine *m, unsigned width, int (*f)(struct machine *, uint64_t))
 {
-    const unsigned char *p = take(m, width);
+    const unsigned char *p = take_bytes(m, width);
     if (!p)
         return TWIN_EFORMAT;
     return f(m, width == 1 ? p[0] : tw_le32(p));
@@ -509,14 +509,14 @@ static int push_truth(struct machine *m, bool yes)
 }
 
 /* One operation. Most operations of protocols 0 and 1, which are text, are not read. */
-static int step(struct machine *m, unsigned char op)
+static int run_operation(struct machine *m, unsigned char op)
 {
     switch (op) {
-    case 0x80: return take(m, 1) ? 0 : TWIN_EFORMAT; /* PROTO */
+    case 0x80: return take_bytes(m, 1) ? 0 : TWIN_EFORMAT; /* PROTO */
     case 0x95:
-        return take(m, 8) ? 0 : TWIN_EFORMAT; /* FRAME: only a hint for buffering */
+        return take_bytes(m, 8) ? 0 : TWIN_EFORMAT; /* FRAME: only a hint for buffering */
     /* MARK. A mark on the stack is a NULL: whatever is gathered "to the mark" begins above it. */
-    case '(': return push(m, NULL);
+    case '(': return push_node(m, NULL);
     /* POP: a value or a mark. */
     case '0':
         if (m->depth == 0)
@@ -530,7 +530,7 @@ static int step(struct machine *m, unsigned char op)
         return from ? 0 : TWIN_EFORMAT;
     }
     /* DUP. */
-    case '2': return top(m) ? push(m, top(m)) : TWIN_EFORMAT;
+    case '2': return top(m) ? push_node(m, top(m)) : TWIN_EFORMAT;
     /* NONE, NEWTRUE, NEWFALSE. */
     case 'N': return push_new(m, TW_NONE, NULL);
     case 0x88: return push_truth(m, true);
@@ -575,11 +575,11 @@ static int step(struct machine *m, unsigned char op)
     case 0x90: return take_marked(m, false);
     case 'u': return take_marked(m, true);
     /* BINPUT, LONG_BINPUT, MEMOIZE (the next free number); BINGET, LONG_BINGET. */
-    case 'q': return with_index(m, 1, put);
-    case 'r': return with_index(m, 4, put);
-    case 0x94: return put(m, m->memo_count);
-    case 'h': return with_index(m, 1, get);
-    case 'j': return with_index(m, 4, get);
+    case 'q': return with_index(m, 1, put_memo);
+    case 'r': return with_index(m, 4, put_memo);
+    case 0x94: return put_memo(m, m->memo_count);
+    case 'h': return with_index(m, 1, get_memo);
+    case 'j': return with_index(m, 4, get_memo);
     /* GLOBAL, STACK_GLOBAL, BINPERSID: what names something outside of the pickle. */
     case 'c': return read_global(m);
     case 0x93: return stack_global(m);
@@ -587,7 +587,7 @@ static int step(struct machine *m, unsigned char op)
     case 'R':
     case 0x81: return call(m); /* REDUCE, NEWOBJ */
     case 0x92: return call_with_names(m);
-    case 'b': return build(m);
+    case 'b': return build_object(m);
     default:
         return twin_error_set(m->err, TWIN_EFORMAT,
                               "%s: damaged pickle, or of a protocol that is not read (2 to 5 are): "
@@ -609,7 +609,7 @@ int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes,
     if (!m.heap)
         rc = tw_no_memory(m.err, "for the list of %s", m.name);
     while (rc == 0) {
-        const unsigned char *op = take(&m, 1);
+        const unsigned char *op = take_bytes(&m, 1);
         if (!op) {
             rc = TWIN_EFORMAT;
         } else if (*op == '.') {
@@ -618,7 +618,7 @@ int tw_pickle_read(struct tw_pickle *p, const unsigned char *data, size_t bytes,
                 rc = TWIN_EFORMAT;
             break;
         } else {
-            rc = step(&m, *op);
+            rc = run_operation(&m, *op);
         }
     }
     *at = m.at;

@@ -58,7 +58,7 @@ void tw_unpack_free(struct tw_unpack *u)
 }
 
 /* zlib allocates through us, so that tests can make it fail. */
-static voidpf take(voidpf unused, uInt n, uInt size)
+static voidpf take_memory(voidpf unused, uInt n, uInt size)
 {
     (void)unused;
     return tw_calloc(n, size);
@@ -71,12 +71,12 @@ static void give(voidpf unused, voidpf p)
 }
 
 /* Starts anew at the beginning of a piece. *state is NULL after an error. */
-static int begin(struct tw_unpack **state, const struct tw_piece *p, struct twin_error *err)
+static int begin_piece(struct tw_unpack **state, const struct tw_piece *p, struct twin_error *err)
 {
     tw_unpack_free(*state);
     struct tw_unpack *u = *state = tw_calloc(1, sizeof *u);
     if (u) {
-        u->z.zalloc = take;
+        u->z.zalloc = take_memory;
         u->z.zfree = give;
     }
     if (!u || inflateInit2(&u->z, -MAX_WBITS) != Z_OK) {
@@ -89,8 +89,8 @@ static int begin(struct tw_unpack **state, const struct tw_piece *p, struct twin
 }
 
 /* Unpacks the next n bytes. When the last byte of the piece comes out, its checksum is compared. */
-static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char *out, size_t n,
-                   struct twin_error *err)
+static int unpack_forward(const struct tw_source *s, struct tw_unpack *u, unsigned char *out,
+                          size_t n, struct twin_error *err)
 {
     while (n > 0) {
         /* More packed bytes, when the last ones are used up. */
@@ -134,21 +134,22 @@ static int forward(const struct tw_source *s, struct tw_unpack *u, unsigned char
 
 /* n bytes of the piece from unpacked byte `at` on; what lies before them is unpacked and thrown
  * away. */
-static int unpack(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
-                  uint64_t at, void *out, size_t n, struct twin_error *err)
+static int unpack_piece(const struct tw_source *s, struct tw_unpack **state,
+                        const struct tw_piece *p, uint64_t at, void *out, size_t n,
+                        struct twin_error *err)
 {
     unsigned char skipped[4096];
     int rc = 0;
     /* Another piece, or a step back: from the beginning. */
     if (!*state || (*state)->piece.at != p->at || (*state)->given > at)
-        rc = begin(state, p, err);
+        rc = begin_piece(state, p, err);
     while (rc == 0 && (*state)->given < at) {
         uint64_t left = at - (*state)->given;
-        rc = forward(s, *state, skipped, left < sizeof skipped ? (size_t)left : sizeof skipped,
-                     err);
+        rc = unpack_forward(s, *state, skipped,
+                            left < sizeof skipped ? (size_t)left : sizeof skipped, err);
     }
     if (rc == 0)
-        rc = forward(s, *state, out, n, err);
+        rc = unpack_forward(s, *state, out, n, err);
     if (rc != 0) { /* where it stands is not known any more */
         tw_unpack_free(*state);
         *state = NULL;
@@ -166,8 +167,9 @@ void tw_unpack_free(struct tw_unpack *u)
     (void)u;
 }
 
-static int unpack(const struct tw_source *s, struct tw_unpack **state, const struct tw_piece *p,
-                  uint64_t at, void *out, size_t n, struct twin_error *err)
+static int unpack_piece(const struct tw_source *s, struct tw_unpack **state,
+                        const struct tw_piece *p, uint64_t at, void *out, size_t n,
+                        struct twin_error *err)
 {
     (void)state, (void)p, (void)at, (void)out, (void)n;
     return twin_error_set(err, TWIN_EUNSUPPORTED,
@@ -183,6 +185,6 @@ int tw_piece_read(const struct tw_source *s, struct tw_unpack **state, const str
                               "%s: expected %zu bytes at %llu of a part that has %llu", s->name, n,
                               (unsigned long long)at, (unsigned long long)p->bytes);
     if (p->deflated)
-        return unpack(s, state, p, at, out, n, err);
+        return unpack_piece(s, state, p, at, out, n, err);
     return tw_source_read(s, p->at + at, out, n, err);
 }

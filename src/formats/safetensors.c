@@ -29,8 +29,8 @@ struct ranges {
     size_t count, room;
 };
 
-static int bad(const struct twin_tensors *f, const char *name, const char *what,
-               struct twin_error *err)
+static int bad_file(const struct twin_tensors *f, const char *name, const char *what,
+                    struct twin_error *err)
 {
     return twin_error_set(err, TWIN_EFORMAT, "%s: damaged safetensors header: %s%s%s",
                           tw_tensors_source(f)->name, name, *name ? ": " : "", what);
@@ -71,17 +71,17 @@ static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint6
     if (!type || !json_is_array(shape) || json_array_size(shape) > TWIN_MAX_NDIM ||
         json_array_size(offsets) != 2 || !json_is_integer(first) || !json_is_integer(last) ||
         json_integer_value(first) < 0 || json_integer_value(last) < json_integer_value(first))
-        return bad(f, name, "expected dtype, shape and data_offsets", err);
+        return bad_file(f, name, "expected dtype, shape and data_offsets", err);
     json_array_foreach (shape, i, v) {
         if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return bad(f, name, "a size that is no number", err);
+            return bad_file(f, name, "a size that is no number", err);
         t.shape[t.ndim++] = json_integer_value(v);
     }
     /* Offsets count from the end of the header. */
     *range = (struct range){(uint64_t)json_integer_value(first),
                             (uint64_t)json_integer_value(last)};
     if (range->end > s->size - data)
-        return bad(f, name, "its bytes lie behind the end of the file", err);
+        return bad_file(f, name, "its bytes lie behind the end of the file", err);
     t.name = tw_arena_text(f, name, strlen(name));
     t.stored_as = tw_arena_text(f, type, strlen(type));
     if (!t.name || !t.stored_as)
@@ -93,7 +93,7 @@ static int add_tensor(struct twin_tensors *f, const char *name, json_t *j, uint6
     int rc = tw_tensors_add(f, &t, err);
     if (rc == 0 && !t.unreadable &&
         twin_tensors_at(f, twin_tensors_count(f) - 1)->bytes != t.piece.bytes)
-        rc = bad(f, name, "its shape and its bytes do not fit", err);
+        rc = bad_file(f, name, "its shape and its bytes do not fit", err);
     return rc;
 }
 
@@ -172,17 +172,17 @@ static int each_member(const struct twin_tensors *f, struct text t, member_visit
                        struct twin_error *err)
 {
     if (!take_char(&t, '{'))
-        return bad(f, "", "expected an object", err);
+        return bad_file(f, "", "expected an object", err);
     bool first = true;
     while (!take_char(&t, '}')) {
         if (!first && !take_char(&t, ','))
-            return bad(f, "", "expected a comma or the end of an object", err);
+            return bad_file(f, "", "expected a comma or the end of an object", err);
         first = false;
         skip_blanks(&t);
         json_t *name = name_of(take_value(&t));
         if (!json_is_string(name) || !take_char(&t, ':')) {
             json_decref(name);
-            return bad(f, "", "expected a name and a colon", err);
+            return bad_file(f, "", "expected a name and a colon", err);
         }
         skip_blanks(&t);
         int rc = visit(user, json_string_value(name), take_value(&t), err);
@@ -191,7 +191,7 @@ static int each_member(const struct twin_tensors *f, struct text t, member_visit
             return rc;
     }
     skip_blanks(&t);
-    return t.at == t.end ? 0 : bad(f, "", "something stands behind its object", err);
+    return t.at == t.end ? 0 : bad_file(f, "", "something stands behind its object", err);
 }
 
 /* The value as a tree, or NULL with the reason in *why. */
@@ -219,10 +219,10 @@ static int take_metadata(void *user, const char *key, struct text value, struct 
     size_t n = (size_t)(value.end - value.at);
     bool is_text = n > 0 && value.at[0] == '"';
     if (!is_text && n > MEMBER_BYTES)
-        return bad(l->f, "__metadata__", "expected texts", err);
+        return bad_file(l->f, "__metadata__", "expected texts", err);
     json_t *v = tree_of(value, &why);
     if (!v)
-        return bad(l->f, "__metadata__", why.text, err);
+        return bad_file(l->f, "__metadata__", why.text, err);
     char *name = tw_tensors_wants_values(l->f) && is_text ? tw_printf("__metadata__/%s", key)
                                                           : NULL;
     int rc = 0;
@@ -260,18 +260,18 @@ static int take_member(void *user, const char *name, struct text value, struct t
     json_error_t why = {.line = 0};
     if (strcmp(name, "__metadata__") == 0) {
         if (l->metadata)
-            return bad(l->f, name, "duplicate: it is there twice", err);
+            return bad_file(l->f, name, "duplicate: it is there twice", err);
         l->metadata = true;
         bool is_object = value.end > value.at && value.at[0] == '{';
         return is_object ? each_member(l->f, value, take_metadata, l, err)
-                         : bad(l->f, name, "expected an object", err);
+                         : bad_file(l->f, name, "expected an object", err);
     }
     if ((size_t)(value.end - value.at) > MEMBER_BYTES)
-        return bad(l->f, name, "expected dtype, shape and data_offsets", err);
+        return bad_file(l->f, name, "expected dtype, shape and data_offsets", err);
     json_t *tree = tree_of(value, &why);
     struct range range = {0, 0};
     int rc = tree ? add_tensor(l->f, name, tree, l->data, &range, err)
-                  : bad(l->f, name, why.text, err);
+                  : bad_file(l->f, name, why.text, err);
     rc = rc ? rc : add_range(l, range, err);
     json_decref(tree);
     return rc;
@@ -296,7 +296,7 @@ static int check_names(const struct twin_tensors *f, struct twin_error *err)
         qsort(name, n, sizeof *name, by_name);
     for (size_t i = 1; rc == 0 && i < n; i++)
         if (strcmp(name[i - 1], name[i]) == 0)
-            rc = bad(f, name[i], "duplicate: it is there twice", err);
+            rc = bad_file(f, name[i], "duplicate: it is there twice", err);
     tw_free(name);
     return rc;
 }
@@ -310,9 +310,9 @@ static int check_ranges(struct listing *l, struct twin_error *err)
         qsort(all->item, all->count, sizeof *all->item, by_begin);
     for (size_t i = 0; i < all->count; at = all->item[i++].end)
         if (all->item[i].begin != at)
-            return bad(l->f, "", "tensors overlap, or leave a gap", err);
+            return bad_file(l->f, "", "tensors overlap, or leave a gap", err);
     if (at != tw_tensors_source(l->f)->size - l->data)
-        return bad(l->f, "", "the file is longer or shorter than its tensors", err);
+        return bad_file(l->f, "", "the file is longer or shorter than its tensors", err);
     return 0;
 }
 
@@ -327,7 +327,7 @@ int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err)
     /* The length of the header, little end first. */
     uint64_t n = tw_le64(length);
     if (n > MAX_HEADER || n > s->size - 8)
-        return bad(f, "", "its length makes no sense", err);
+        return bad_file(f, "", "its length makes no sense", err);
     char *text = tw_malloc(n + 1);
     if (!text)
         return tw_no_memory(err, "for the header of %s", s->name);

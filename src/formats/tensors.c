@@ -171,7 +171,7 @@ const struct tw_source *tw_tensors_source(const struct twin_tensors *f)
 /* ---- adding a tensor */
 
 /* Elements and span in elements of a shape; false when they do not fit. */
-static bool measure(const struct tw_found *t, uint64_t *count, uint64_t *span)
+static bool measure_shape(const struct tw_found *t, uint64_t *count, uint64_t *span)
 {
     /* An empty tensor has no elements whatever its other sizes are, which may not overflow then. */
     *count = 1;
@@ -241,7 +241,7 @@ static bool has_place(const struct twin_tensors_entry *e)
 }
 
 /* Doubles the list and makes the hash table of places anew, at most half full. */
-static int grow(struct twin_tensors *f, struct twin_error *err)
+static int grow_list(struct twin_tensors *f, struct twin_error *err)
 {
     if (f->count == TW_MAX_TENSORS)
         return twin_error_set(err, TWIN_ELIMIT, "%s: more than %d tensors", f->source.name,
@@ -289,7 +289,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
     /* First the shape, then what the entry will cost, then the bytes: nothing is allocated for a
      * tensor that cannot be. */
     uint64_t count, span, size = twin_dtype_size(t->dtype);
-    if (t->ndim > TWIN_MAX_NDIM || !measure(t, &count, &span))
+    if (t->ndim > TWIN_MAX_NDIM || !measure_shape(t, &count, &span))
         return twin_error_set(err, TWIN_EFORMAT, "%s: tensor %s has an impossible shape",
                               f->source.name, t->name);
     int over = tw_tensors_charge(f, sizeof(struct stored) + 2 * sizeof *f->by_place,
@@ -297,7 +297,7 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
     if (over)
         return over;
     if (f->count == f->room) {
-        int rc = grow(f, err);
+        int rc = grow_list(f, err);
         if (rc != 0)
             return rc;
     }
@@ -387,8 +387,8 @@ static const char *seems(const unsigned char *b, size_t n)
     return n >= 2 && b[0] == '#' && b[1] == '!' ? "a script" : "something else";
 }
 
-static int unknown(const struct tw_source *s, const unsigned char *b, size_t n,
-                   struct twin_error *err)
+static int unknown_format(const struct tw_source *s, const unsigned char *b, size_t n,
+                          struct twin_error *err)
 {
     return twin_error_set(err, TWIN_EUNSUPPORTED,
                           "%s: expected .npy, .npz, .safetensors or a PyTorch checkpoint, found %s",
@@ -397,7 +397,7 @@ static int unknown(const struct tw_source *s, const unsigned char *b, size_t n,
 
 /* Tells the format by the first bytes. safetensors has no magic number: a length below 2^32, then
  * an open brace; a larger length needs the name to say it. */
-static int list(struct twin_tensors *f, struct twin_error *err)
+static int list_tensors(struct twin_tensors *f, struct twin_error *err)
 {
     unsigned char start[32];
     size_t n = f->source.size < sizeof start ? (size_t)f->source.size : sizeof start;
@@ -421,12 +421,12 @@ static int list(struct twin_tensors *f, struct twin_error *err)
         f->kind = TWIN_TENSORS_SAFETENSORS;
         return tw_safetensors_list(f, err);
     }
-    return unknown(&f->source, start, n, err);
+    return unknown_format(&f->source, start, n, err);
 }
 
 /* An empty list of what s holds. NULL: no memory; then s is closed. */
-static struct twin_tensors *begin(const struct tw_source *s, enum twin_tensors_kind kind,
-                                  bool values, struct twin_error *err)
+static struct twin_tensors *begin_list(const struct tw_source *s, enum twin_tensors_kind kind,
+                                       bool values, struct twin_error *err)
 {
     struct twin_tensors *f = tw_calloc(1, sizeof *f);
     if (f) {
@@ -445,7 +445,7 @@ static struct twin_tensors *begin(const struct tw_source *s, enum twin_tensors_k
 }
 
 /* Hands the list over, or closes it. */
-static int finish(struct twin_tensors *f, int rc, struct twin_tensors **out)
+static int finish_list(struct twin_tensors *f, int rc, struct twin_tensors **out)
 {
     if (rc)
         twin_tensors_close(f);
@@ -458,8 +458,8 @@ int tw_tensors_open_source(const struct tw_source *s, bool values, struct twin_t
                            struct twin_error *err)
 {
     *out = NULL;
-    struct twin_tensors *f = begin(s, TWIN_TENSORS_NPY, values, err);
-    return f ? finish(f, list(f, err), out) : TWIN_ENOMEM;
+    struct twin_tensors *f = begin_list(s, TWIN_TENSORS_NPY, values, err);
+    return f ? finish_list(f, list_tensors(f, err), out) : TWIN_ENOMEM;
 }
 
 /* fd: of the folder; taken. */
@@ -473,22 +473,22 @@ static int open_folder(const char *path, int fd, bool values, struct twin_tensor
                               "(with .metadata in it), found another folder",
                               path);
     }
-    struct twin_tensors *f = begin(&(struct tw_source){.fd = -1, .name = path},
-                                   TWIN_TENSORS_TORCH_DISTRIBUTED, values, err);
+    struct twin_tensors *f = begin_list(&(struct tw_source){.fd = -1, .name = path},
+                                        TWIN_TENSORS_TORCH_DISTRIBUTED, values, err);
     if (!f) {
         close(fd);
         return TWIN_ENOMEM;
     }
-    return finish(f, tw_dcp_list(f, fd, &f->dcp, err), out);
+    return finish_list(f, tw_dcp_list(f, fd, &f->dcp, err), out);
 }
 
 int twin_tensors_open_folder(const char *dir, const struct twin_tensors_file *file, size_t count,
                              struct twin_tensors **out, struct twin_error *err)
 {
     *out = NULL;
-    struct twin_tensors *f = begin(&(struct tw_source){.fd = -1, .name = dir}, TWIN_TENSORS_FOLDER,
-                                   true, err);
-    return f ? finish(f, tw_folder_list(f, file, count, &f->folder, err), out) : TWIN_ENOMEM;
+    struct twin_tensors *f = begin_list(&(struct tw_source){.fd = -1, .name = dir},
+                                        TWIN_TENSORS_FOLDER, true, err);
+    return f ? finish_list(f, tw_folder_list(f, file, count, &f->folder, err), out) : TWIN_ENOMEM;
 }
 
 /* Opened once and looked at afterwards, so that it is the same file. */
@@ -642,7 +642,7 @@ static bool mostly_holes(const struct tw_source *s, uint64_t span)
 /* Reads the span of tensor i into memory, because its elements lie apart; f->whole stays until
  * another such tensor is read. Refused where the span is out of all proportion to the bytes of the
  * file. */
-static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
+static int hold_span(struct twin_tensors *f, size_t i, struct twin_error *err)
 {
     const struct stored *s = &f->tensor[i];
     if (f->whole && f->whole_of == i)
@@ -682,8 +682,8 @@ static int hold(struct twin_tensors *f, size_t i, struct twin_error *err)
 
 /* Copies n elements from number `first` on (row-major) out of the span. The index is counted up
  * like an odometer, the last dimension fastest. */
-static void gather(const struct stored *s, const unsigned char *from, uint64_t first, uint64_t n,
-                   unsigned char *out)
+static void gather_elements(const struct stored *s, const unsigned char *from, uint64_t first,
+                            uint64_t n, unsigned char *out)
 {
     const struct twin_tensors_entry *e = &s->entry;
     const size_t size = twin_dtype_size(e->dtype);
@@ -738,9 +738,9 @@ int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t
     if (f->folder)
         return tw_folder_read(f->folder, e, i, first, n, out, err);
     if (s->strides) {
-        rc = hold(f, i, err);
+        rc = hold_span(f, i, err);
         if (rc == 0)
-            gather(s, f->whole, first, n, out);
+            gather_elements(s, f->whole, first, n, out);
     } else {
         size_t size = twin_dtype_size(e->dtype);
         rc = tw_piece_read(&f->source, &f->unpack, &s->piece, s->offset + first * size, out,

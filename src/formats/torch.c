@@ -52,7 +52,7 @@ struct walk {
     struct twin_error *err;
 };
 
-static int bad(struct walk *w, const char *what)
+static int bad_file(struct walk *w, const char *what)
 {
     return twin_error_set(w->err, TWIN_EFORMAT, "%s: damaged checkpoint: %s, at %s", w->name, what,
                           w->path.len ? w->path.data : "its top");
@@ -121,7 +121,7 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
         !(tw_node_is(tw_node_item(id, 0), TW_TEXT, "storage") ||
           tw_node_is(tw_node_item(id, 0), TW_OCTETS, "storage")) ||
         !type || type->kind != TW_GLOBAL || !key || key->kind != TW_TEXT)
-        return bad(w, "a tensor without its storage");
+        return bad_file(w, "a tensor without its storage");
     w->names += type->count;
     t->stored_as = tw_arena_text(w->file, type->text, type->count);
     t->dtype = tw_torch_type(type->text);
@@ -134,7 +134,7 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
     if (!w->zip) {
         const struct storage *s = old_storage(w, key);
         if (!s)
-            return bad(w, "a storage that is not there");
+            return bad_file(w, "a storage that is not there");
         t->piece = s->piece;
         return 0;
     }
@@ -145,7 +145,7 @@ static int find_storage(struct walk *w, const struct tw_node *n, struct tw_found
     const struct tw_zip_entry *e = tw_zip_find(w->zip, name);
     tw_free(name);
     if (!e)
-        return bad(w, "a storage that is not there");
+        return bad_file(w, "a storage that is not there");
     t->piece = e->piece;
     t->piece.checked = false; /* PyTorch can be told not to compute it */
     t->unreadable = e->unreadable ? e->unreadable : t->unreadable;
@@ -192,7 +192,7 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
     if (strcmp(function, "tensor_v3") == 0) {
         const struct tw_node *type = tw_node_item(a, 6);
         if (!type || type->kind != TW_GLOBAL)
-            return bad(w, "a tensor without its type");
+            return bad_file(w, "a tensor without its type");
         t.dtype = tw_torch_type(type->text);
         t.stored_as = tw_arena_text(w->file, type->text, type->count);
         if (!t.stored_as)
@@ -201,11 +201,11 @@ static int add_tensor(struct walk *w, const char *function, const struct tw_node
     if (!offset || offset->kind != TW_INT || offset->number < 0 ||
         !tw_node_sizes(tw_node_item(a, 2), t.shape, &t.ndim) ||
         !tw_node_sizes(tw_node_item(a, 3), t.strides, &strides) || strides != t.ndim)
-        return bad(w, "a tensor whose shape makes no sense");
+        return bad_file(w, "a tensor whose shape makes no sense");
     if (t.dtype == TWIN_BYTES)
         t.unreadable = "its elements are of a type that twinrun does not know";
     if (__builtin_mul_overflow((uint64_t)offset->number, twin_dtype_size(t.dtype), &t.offset))
-        return bad(w, "a tensor outside of its storage");
+        return bad_file(w, "a tensor outside of its storage");
     const char *path = w->path.len ? w->path.data : "tensor";
     t.name = tw_arena_text(w->file, path, strlen(path));
     w->names += strlen(path);
@@ -258,7 +258,7 @@ static void append_key(struct tw_buf *b, const struct tw_node *key, uint32_t i)
 
 /* ---- the walk */
 
-static int visit(struct walk *w, struct tw_node *n, int depth);
+static int visit_node(struct walk *w, struct tw_node *n, int depth);
 
 /* A value that is no container, or `text` of kind, at the path. */
 static int add_value(struct walk *w, const struct tw_node *n, enum twin_value_kind kind,
@@ -323,7 +323,7 @@ static int visit_at(struct walk *w, struct tw_node *n, int depth, const struct t
     else if (w->path.failed)
         rc = tw_no_memory(w->err, "for the list of %s", w->name);
     else
-        rc = leaf ? add_leaf(w, n) : visit(w, n, depth);
+        rc = leaf ? add_leaf(w, n) : visit_node(w, n, depth);
     w->path.len = length;
     w->path.data[length] = '\0';
     return rc;
@@ -353,16 +353,16 @@ static int visit_object(struct walk *w, struct tw_node *n, int depth)
         for (uint32_t j = 0; rc == 0 && j < n->item[i]->count && n->item[i]->kind == TW_TUPLE; j++)
             rc = visit_at(w, n->item[i]->item[j], depth, NULL, "(%u)", j);
     if (rc == 0 && n->list)
-        rc = visit(w, n->list, depth);
+        rc = visit_node(w, n->list, depth);
     if (rc == 0 && n->dict)
-        rc = visit(w, n->dict, depth);
+        rc = visit_node(w, n->dict, depth);
     if (rc == 0 && n->state)
-        rc = visit(w, n->state, depth); /* attributes: of a module, its parameters */
+        rc = visit_node(w, n->state, depth); /* attributes: of a module, its parameters */
     return rc;
 }
 
 /* Visits a value and everything in it. */
-static int visit(struct walk *w, struct tw_node *n, int depth)
+static int visit_node(struct walk *w, struct tw_node *n, int depth)
 {
     int rc = 0;
     if (++w->visits > MAX_VISITS)
@@ -432,7 +432,7 @@ static int find_order(struct walk *w, const char *archive)
     if (rc == 0) {
         w->swap = e->piece.bytes == 3 && memcmp(order, "big", 3) == 0;
         if (!w->swap && !(e->piece.bytes == 6 && memcmp(order, "little", 6) == 0))
-            rc = bad(w, "a byte order that is neither little nor big");
+            rc = bad_file(w, "a byte order that is neither little nor big");
     }
     tw_free(order);
     return rc;
@@ -462,7 +462,7 @@ int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pi
                             err);
     }
     if (rc == 0)
-        rc = visit(&w, top, 0);
+        rc = visit_node(&w, top, 0);
     tw_pickle_free(&p);
     tw_buf_free(&w.path);
     tw_free(data);
@@ -525,14 +525,14 @@ static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_n
 {
     const struct tw_source *s = tw_tensors_source(w->file);
     if (keys->kind != TW_LIST)
-        return bad(w, "expected a list of storages");
+        return bad_file(w, "expected a list of storages");
     w->storage = tw_calloc(keys->count + 1, sizeof *w->storage);
     if (!w->storage)
         return tw_no_memory(w->err, "for the list of %s", w->name);
     for (; w->storages < keys->count; w->storages++) {
         const struct tw_node *key = keys->item[w->storages];
         if (key->kind != TW_TEXT || key->count > 100)
-            return bad(w, "the key of a storage is no short text");
+            return bad_file(w, "the key of a storage is no short text");
         w->storage[w->storages] = (struct storage){.key = key->text, .key_bytes = key->count};
     }
     qsort(w->storage, w->storages, sizeof *w->storage, by_key);
@@ -549,7 +549,7 @@ static int find_storages(struct walk *w, const struct tw_node *keys, struct tw_n
         /* Number of elements times their size, within the file. */
         if (t->bytes_each == 0 || __builtin_mul_overflow(tw_le64(b), t->bytes_each, &bytes) ||
             bytes > s->size - at)
-            rc = bad(w, "a storage of unknown size, or larger than the file");
+            rc = bad_file(w, "a storage of unknown size, or larger than the file");
         else
             t->piece = (struct tw_piece){.at = at, .packed = bytes, .bytes = bytes};
         at += rc == 0 ? bytes : 0;
@@ -577,7 +577,7 @@ static int read_old(struct walk *w, struct tw_pickle *p, const unsigned char *da
     /* What the five pickles take, which is `at` by now. */
     tw_tensors_budget(w->file, at, TW_PICKLE_BYTES_EACH);
     rc = find_storages(w, part[4], part[3], at);
-    return rc == 0 ? visit(w, part[3], 0) : rc;
+    return rc == 0 ? visit_node(w, part[3], 0) : rc;
 }
 
 /* Where the pickles end is not said anywhere, so as much of the file is read as a pickle may be

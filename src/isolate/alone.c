@@ -13,6 +13,7 @@
  * is only proposed: fresh runs confirm it (confirm.c).
  */
 #include "search_inside.h"
+#include <assert.h>
 #include <math.h>
 
 /* odds for needing more than one pin; docs/internals/measurements.md has others */
@@ -38,6 +39,7 @@ struct suspicion {
 static bool weigh(const struct tw_search *s, const struct twin_search_set *base, double rate,
                   struct suspicion *x)
 {
+    assert(rate > 0 && rate < 1);
     double none = 0;
     x->count = tw_suspects(s, base, x->list, x->weight);
     for (size_t k = 0; k < x->count; k++)
@@ -69,6 +71,7 @@ static bool weigh(const struct tw_search *s, const struct twin_search_set *base,
  * closest to half of all weight. */
 static size_t half(const struct suspicion *x)
 {
+    assert(x->count > 0);
     double inside = 0, closest = INFINITY;
     size_t best = 1;
     for (size_t k = 0; k < x->count; k++) {

@@ -18,6 +18,7 @@
 
 #include "arms_match.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* One word of the result. */
@@ -110,7 +111,7 @@ static int add_difference(struct twin_arms *arms, const char *name, char *a, cha
 /* ---- pieces */
 
 /* The words as written, with blanks between them; malloc'ed, NULL when there is no memory. */
-static char *joined(const struct tw_word *w, size_t count)
+static char *joined_words(const struct tw_word *w, size_t count)
 {
     struct tw_buf b = {0};
     for (size_t i = 0; i < count; i++) {
@@ -123,6 +124,7 @@ static char *joined(const struct tw_word *w, size_t count)
 /* Adds words of one side as pieces that all belong to one difference, or to none. */
 static int add_words(struct pair *p, int side, size_t first, size_t count, int difference)
 {
+    assert(side == 0 || side == 1);
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = add_piece(p->arms, p->side[side].word[first + i].raw, difference, side == 1, p->err);
@@ -144,7 +146,8 @@ static char *name_of(const struct pair *p, int side, const struct tw_group *g)
 static int difference_of(struct pair *p, const char *name, const struct tw_word *a, size_t a_words,
                          const struct tw_word *b, size_t b_words, int *out)
 {
-    char *in_a = a_words ? joined(a, a_words) : NULL, *in_b = b_words ? joined(b, b_words) : NULL;
+    char *in_a = a_words ? joined_words(a, a_words) : NULL,
+         *in_b = b_words ? joined_words(b, b_words) : NULL;
     if ((a_words && !in_a) || (b_words && !in_b) || !name) {
         tw_free(in_a);
         tw_free(in_b);
@@ -158,6 +161,7 @@ static int difference_of(struct pair *p, const char *name, const struct tw_word 
  * group. */
 static int put_group(struct pair *p, int side, size_t at)
 {
+    assert(at < p->side[side].groups);
     const struct tw_side *own = &p->side[side], *other = &p->side[!side];
     struct tw_group *g = &own->group[at];
     struct tw_group *mate = g->mate == TW_NONE ? NULL : &other->group[g->mate];
@@ -183,6 +187,7 @@ static int put_group(struct pair *p, int side, size_t at)
  * value. */
 static int put_mates(struct pair *p, size_t i, size_t j)
 {
+    assert(i < p->side[0].groups && j < p->side[1].groups);
     struct tw_group *a = &p->side[0].group[i], *b = &p->side[1].group[j];
     const struct tw_word *wa = p->side[0].word + a->first, *wb = p->side[1].word + b->first;
     if (a->words != b->words || a->words == 1 || !tw_same_name(a, b)) {
@@ -207,7 +212,7 @@ static int put_mates(struct pair *p, size_t i, size_t j)
 
 /* Does the group's mate come at or behind `at` on the other side, with no common group in between?
  * Then the two can be put together there. */
-static bool ahead(const struct tw_group *g, const struct tw_side *other, size_t at)
+static bool mate_is_ahead(const struct tw_group *g, const struct tw_side *other, size_t at)
 {
     return g->mate != TW_NONE && g->mate >= at && other->group[g->mate].block == g->block;
 }
@@ -225,9 +230,9 @@ static int put_arguments(struct pair *p)
             rc = add_words(p, 0, x->first, x->words, TW_COMMON);
             i++;
             j++;
-        } else if (x && !x->common && !ahead(x, b, j)) {
+        } else if (x && !x->common && !mate_is_ahead(x, b, j)) {
             rc = put_group(p, 0, i++);
-        } else if (y && !y->common && !ahead(y, a, i)) {
+        } else if (y && !y->common && !mate_is_ahead(y, a, i)) {
             rc = put_group(p, 1, j++);
         } else if (x && x->mate == j) {
             rc = put_mates(p, i++, j++);
@@ -315,7 +320,7 @@ static size_t next_control(const struct tw_words *w, size_t from)
 }
 
 /* What stands at a place, as the message of put_all calls it. */
-static const char *shown(const struct tw_words *w, size_t at)
+static const char *shown_operator(const struct tw_words *w, size_t at)
 {
     if (at == w->count)
         return "its end";
@@ -330,12 +335,12 @@ static int put_all(struct twin_arms *arms, const struct tw_words *a, const struc
     for (size_t i = 0, j = 0, n = 1;; n++) {
         size_t a_end = next_control(a, i), b_end = next_control(b, j);
         bool over = a_end == a->count && b_end == b->count;
-        if (!over && strcmp(shown(a, a_end), shown(b, b_end)) != 0)
+        if (!over && strcmp(shown_operator(a, a_end), shown_operator(b, b_end)) != 0)
             return twin_error_set(err, TWIN_EINVAL,
                                   "expected commands of one shape, found behind command %zu of A "
                                   "%s, of B %s; write variables in front of the program "
                                   "(NAME=value program), and the same steps in both",
-                                  n, shown(a, a_end), shown(b, b_end));
+                                  n, shown_operator(a, a_end), shown_operator(b, b_end));
         struct pair p = {.arms = arms, .err = err};
         int rc = tw_side_read(a->word, i, a_end, &p.side[0], err);
         if (rc == 0)

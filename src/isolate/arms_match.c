@@ -8,6 +8,7 @@
  */
 #include "arms_match.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <string.h>
 
@@ -103,6 +104,7 @@ static bool same_words(const struct tw_side side[2], const struct tw_group *a,
 
 static void mark_common(struct tw_group *a, struct tw_group *b, size_t i, size_t j)
 {
+    assert(a->mate == TW_NONE && b->mate == TW_NONE);
     a->mate = j;
     b->mate = i;
     a->common = b->common = true;
@@ -192,8 +194,8 @@ static bool both_switches(const struct tw_group *a, const struct tw_group *b)
 }
 
 /* Pairs each group of A that has no mate with the first such group of B that belongs to it. */
-static void match(struct tw_side side[2],
-                  bool (*belong)(const struct tw_group *, const struct tw_group *))
+static void match_groups(struct tw_side side[2],
+                         bool (*belong)(const struct tw_group *, const struct tw_group *))
 {
     for (size_t i = 0; i < side[0].groups; i++)
         for (size_t j = 0; side[0].group[i].mate == TW_NONE && j < side[1].groups; j++)
@@ -210,8 +212,8 @@ int tw_sides_match(struct tw_side side[2], struct twin_error *err)
     int rc = match_common(side, err);
     number_blocks(&side[0]);
     number_blocks(&side[1]);
-    match(side, same_option);
-    match(side, both_positional);
-    match(side, both_switches);
+    match_groups(side, same_option);
+    match_groups(side, both_positional);
+    match_groups(side, both_switches);
     return rc;
 }

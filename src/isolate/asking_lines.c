@@ -41,6 +41,7 @@ struct lines_test {
 static int try_lines(struct lines_test *t, struct lines_part part, enum twin_line_trial *trial,
                      struct twin_error *err)
 {
+    assert(part.begin <= part.end && part.end <= t->count);
     for (size_t i = 0; i < t->count; i++)
         t->other[i] = i >= part.begin && i < part.end;
     t->runs++;
@@ -52,6 +53,7 @@ static int try_lines(struct lines_test *t, struct lines_part part, enum twin_lin
 /* Puts a part on the stack, unless it is empty. */
 static void put_off(struct lines_test *t, size_t begin, size_t end)
 {
+    assert(begin <= end && end <= t->count && t->todo_count <= t->count);
     if (begin < end)
         t->todo[t->todo_count++] = (struct lines_part){begin, end};
 }
@@ -60,6 +62,7 @@ static void put_off(struct lines_test *t, size_t begin, size_t end)
  * is tried in halves. */
 static void learn_lines(struct lines_test *t, struct lines_part part, enum twin_line_trial trial)
 {
+    assert(part.begin < part.end && part.end <= t->count);
     size_t lines = part.end - part.begin, middle = part.begin + lines / 2;
     if (trial == TWIN_TRIAL_AGREES) {
         for (size_t i = part.begin; i < part.end; i++)

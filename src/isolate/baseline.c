@@ -9,6 +9,8 @@
  */
 #include "search_inside.h"
 
+#include <assert.h>
+
 struct tw_arm *tw_arm(struct tw_search *s, const struct twin_search_set *pinned,
                       struct twin_error *err)
 {
@@ -45,6 +47,7 @@ static bool natural(const struct tw_arm *arm)
  * TW_WORLD_FAILS when all fail; the arm is marked, and is not tried again. */
 static int first_run(struct tw_search *s, struct tw_arm *arm, struct twin_error *err)
 {
+    assert(!arm->reference && !arm->fails);
     unsigned attempts = natural(arm) || s->natural_failed ? 3 : 2;
     /* Of two arms all worlds have one reference: A's first run, which ended well. */
     if (s->plan->arms) {
@@ -101,7 +104,7 @@ void tw_arm_mark(struct tw_arm *arm)
 
 /* Puts the run into its class and counts the arm anew. Returns the class; -1 when all TW_CLASSES
  * are taken, in which case the run counts as divergent from the usual class. */
-static int classify(struct tw_arm *arm, const struct twin_search_result *r)
+static int classify_run(struct tw_arm *arm, const struct twin_search_result *r)
 {
     if (arm->classes == 0) {
         arm->class[0].first = arm->reference;
@@ -131,6 +134,8 @@ static int classify(struct tw_arm *arm, const struct twin_search_result *r)
     /* Not in the usual class: all runs less those in it. The reference is a run of the arm like any
      * other, unless only fresh ones count. */
     arm->parted = arm->compared + !arm->fresh - (arm->class[most].runs - arm->class[most].before);
+    assert(arm->classes >= 1 && arm->classes <= TW_CLASSES);
+    assert(arm->parted <= arm->compared);
     return at < TW_CLASSES ? (int)at : -1;
 }
 
@@ -159,7 +164,7 @@ int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_searc
         arm->compared++;
         arm->parted += r->parted;
     } else {
-        class = classify(arm, r);
+        class = classify_run(arm, r);
     }
     arm->steps += r->steps;
     arm->blind += r->blind && !r->parted;
@@ -216,6 +221,7 @@ int tw_baseline(struct tw_search *s, struct twin_error *err)
             wanted = s->plan->baseline_parts - arm->parted;
         if (arm->parted == arm->compared)
             wanted = s->plan->baseline_at_once - arm->parted;
+        assert(wanted > 0);
         int rc = tw_arm_compare(
             s, arm, wanted < s->plan->baseline_parts ? wanted : s->plan->baseline_parts, err);
         if (rc)

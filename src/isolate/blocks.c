@@ -26,11 +26,13 @@ enum {
 
 double tw_rate(const struct tw_arm *arm)
 {
+    assert(arm->parted <= arm->compared);
     return ((double)arm->parted + .5) / ((double)arm->compared + 1);
 }
 
 double tw_least_rate(const struct tw_arm *arm)
 {
+    assert(arm->parted <= arm->compared);
     return ((double)arm->parted + .25) / ((double)arm->compared + 1);
 }
 
@@ -50,6 +52,7 @@ double tw_block_p(uint64_t free, uint64_t pinned, uint64_t parted)
  * the cautious side of it. */
 double tw_all_against_none(uint64_t k, uint64_t n)
 {
+    assert(k + n > 0);
     double parted = (double)k, clean = (double)n, all = parted + clean;
     return 1.1 * pow(parted / all, parted) * pow(clean / all, clean);
 }
@@ -65,6 +68,7 @@ struct outlook {
 /* Binomial probability that exactly `parted` of `of` runs diverge. */
 static double chance_of(uint64_t parted, uint64_t of, double rate)
 {
+    assert(parted <= of && rate >= 0 && rate <= 1);
     double p = 1;
     for (uint64_t i = 0; i < parted; i++)
         p *= (double)(of - i) / (double)(i + 1) * rate;
@@ -78,6 +82,7 @@ static double chance_of(uint64_t parted, uint64_t of, double rate)
  * happening counts those repeats. */
 static double length_with(const struct outlook *o, size_t g, struct tw_block block)
 {
+    assert(g <= GRID && block.free >= 1 && block.pinned >= 1);
     double length = block.free + block.pinned;
     for (uint64_t d = 1; d <= block.free; d++) {
         size_t gain = (size_t)(-log(tw_block_p(block.free, block.pinned, d)) / o->step);
@@ -122,6 +127,7 @@ struct tw_block tw_block_choose(double rate, double missing, double *expected)
  * the arguments' roles apart. */
 static uint64_t drawn(uint64_t seed, uint32_t confirmation, uint32_t block, uint32_t at, uint64_t n)
 {
+    assert(n > 0);
     uint64_t h = tw_mix64(seed ^ tw_mix64(confirmation + UINT64_C(0x9E3779B97F4A7C15)));
     h = tw_mix64(h ^ tw_mix64(block + UINT64_C(0xD1B54A32D192ED03)));
     return tw_mix64(h ^ tw_mix64(at + UINT64_C(0x8CB92BA72F3D8DD7))) % n;

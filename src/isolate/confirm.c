@@ -53,7 +53,7 @@ struct confirmation {
 
 /* An arm's counts in the unit of the report: steps where each step counts as a trial, else
  * comparisons. */
-static struct twin_search_arm counts(const struct tw_search *s, const struct tw_arm *arm)
+static struct twin_search_arm counts_of_arm(const struct tw_search *s, const struct tw_arm *arm)
 {
     bool steps = s->report->unit == TWIN_UNIT_EXPOSURE;
     return (struct twin_search_arm){steps ? arm->steps : arm->compared, arm->parted};
@@ -117,6 +117,7 @@ static void close_confirmation(struct confirmation *c)
 static int fresh_arm(struct tw_search *s, struct confirmation *c, size_t kind,
                      const struct twin_search_set *pins, struct twin_error *err)
 {
+    assert(kind <= c->members && c->members <= TWIN_SEARCH_FACTORS);
     struct tw_arm *arm = tw_arm(s, pins, err);
     if (!arm)
         return TWIN_ENOMEM;
@@ -185,6 +186,7 @@ static bool look_for_unnecessary(const struct tw_search *s, struct confirmation 
  * not to be needed. */
 static bool open_member(const struct confirmation *c, size_t m)
 {
+    assert(m >= 1 && m <= c->members);
     return m != c->unnecessary && c->p[m] > c->level;
 }
 
@@ -205,12 +207,14 @@ static size_t furthest(const struct confirmation *c)
 static size_t next_block(const struct tw_search *s, const struct confirmation *c, uint32_t *kind)
 {
     size_t of = furthest(c), n = 0;
+    assert(of > 0); /* confirm_set asks for a block only while a member is open */
     struct tw_block block = tw_block_choose(c->rate[of], c->p[of] / c->level, NULL);
     for (uint32_t i = 0; i < block.pinned; i++)
         kind[n++] = PINNED;
     for (size_t m = 1; m <= c->members; m++)
         for (uint32_t i = 0; i < block.free && open_member(c, m); i++)
             kind[n++] = (uint32_t)m;
+    assert(n <= MOST_RUNS_IN_BLOCK);
     tw_block_draw(s->plan->seed, s->sets_tested, c->blocks, kind, n);
     return n;
 }
@@ -251,9 +255,10 @@ static int note_trial(struct confirmation *c, uint32_t kind, uint32_t number,
 
 /* A run of the block: into the fresh arm, into what the report shows, and into what the search
  * knows of its world. */
-static int take(struct tw_search *s, struct confirmation *c, uint32_t kind,
-                const struct twin_search_result *r, uint32_t number, struct twin_error *err)
+static int take_run(struct tw_search *s, struct confirmation *c, uint32_t kind,
+                    const struct twin_search_result *r, uint32_t number, struct twin_error *err)
 {
+    assert(kind <= c->members);
     struct tw_arm *known = tw_arm(s, &c->arm[kind].pinned, err);
     int rc = known ? tw_arm_take(s, known, r, number, err) : TWIN_ENOMEM;
     if (!rc)
@@ -276,7 +281,7 @@ static int run_block(struct tw_search *s, struct confirmation *c, const uint32_t
     for (size_t at = 0, done = 0; at < n; at += done) {
         int rc = tw_runs_arranged(s, c->arm, kind + at, n - at, &done, err);
         for (size_t i = 0; i < done && !rc; i++)
-            rc = take(s, c, kind[at + i], &s->result[i], s->request[i].number, err);
+            rc = take_run(s, c, kind[at + i], &s->result[i], s->request[i].number, err);
         if (rc)
             return rc;
         if (c->all[PINNED].parted > 0)
@@ -314,7 +319,7 @@ void tw_main_cause_close(struct tw_search *s)
 
 /* The kind that has all causes pinned, and nothing else: without the unnecessary member, where
  * there is one. */
-static size_t shown(const struct confirmation *c)
+static size_t kind_shown(const struct confirmation *c)
 {
     return c->unnecessary ? c->unnecessary : PINNED;
 }
@@ -330,8 +335,8 @@ static int keep_evidence(struct tw_search *s, const struct confirmation *c, stru
     if (c->trial_count)
         memcpy(copy, c->trial, c->trial_count * sizeof *copy);
     tw_free(e->trial);
-    *e = (struct twin_search_evidence){s->sets_tested,     c->level, c->members,    {0}, {0},
-                                       (uint32_t)shown(c), copy,     c->trial_count};
+    *e = (struct twin_search_evidence){s->sets_tested,          c->level, c->members,    {0}, {0},
+                                       (uint32_t)kind_shown(c), copy,     c->trial_count};
     memcpy(e->member, c->member, (c->members + 1) * sizeof *e->member);
     for (size_t m = PINNED; m <= c->members; m++)
         e->reference[m] = c->all[m].reference;
@@ -342,8 +347,9 @@ static int keep_evidence(struct tw_search *s, const struct confirmation *c, stru
  * count but the one that is not needed. */
 static int conclude(struct tw_search *s, const struct confirmation *c, struct twin_error *err)
 {
-    const struct tw_arm *pinned = &c->all[shown(c)];
+    const struct tw_arm *pinned = &c->all[kind_shown(c)];
     size_t count = c->members - (c->unnecessary != 0);
+    assert(count > 0 && c->unnecessary <= c->members);
     struct twin_search_cause *cause = tw_calloc(count, sizeof *cause);
     if (!cause)
         return tw_no_memory(err, "for %zu causes", count);
@@ -354,8 +360,8 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
             continue;
         x->candidate = c->member[m];
         x->alternatives = c->alternatives[c->member[m]];
-        x->sufficient = counts(s, pinned);
-        x->necessary = counts(s, free);
+        x->sufficient = counts_of_arm(s, pinned);
+        x->necessary = counts_of_arm(s, free);
         x->failed = s->arm[0].failed ? 0 : free->failed;
         /* Fisher's test looks at the counts alone, as if they had been planned; it is shown beside
          * p and decides nothing. */
@@ -379,6 +385,7 @@ static int conclude(struct tw_search *s, const struct confirmation *c, struct tw
  * there is. The report has none until then. */
 static int keep_main_cause(struct tw_search *s, struct twin_error *err)
 {
+    assert(s->report->cause_count > 0);
     struct tw_main_cause *m = tw_calloc(1, sizeof *m);
     if (!m)
         return tw_no_memory(err, "for what was found so far");
@@ -437,7 +444,8 @@ void tw_main_cause_restore(struct tw_search *s)
 static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer,
                  struct twin_error *err)
 {
-    const struct tw_arm *pinned = &c->all[shown(c)];
+    assert(c->all[kind_shown(c)].parted == 0);
+    const struct tw_arm *pinned = &c->all[kind_shown(c)];
     const uint64_t before = pinned->compared;
     uint32_t kind[64];
     c->after_blocks = true;
@@ -445,10 +453,10 @@ static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed 
         size_t done = 0, n = more < 64 ? more : 64;
         for (size_t i = 0; i < n; i++)
             /* The runs go where all causes are pinned, whichever kind that is. */
-            kind[i] = (uint32_t)shown(c);
+            kind[i] = (uint32_t)kind_shown(c);
         int rc = tw_runs_arranged(s, c->arm, kind, n, &done, err);
         for (size_t i = 0; i < done && !rc; i++)
-            rc = take(s, c, kind[i], &s->result[i], s->request[i].number, err);
+            rc = take_run(s, c, kind[i], &s->result[i], s->request[i].number, err);
         if (!rc)
             rc = conclude(s, c, err);
         if (rc)
@@ -463,7 +471,7 @@ static int go_on(struct tw_search *s, struct confirmation *c, enum tw_confirmed 
 
 /* Two arms: does A diverge from itself with the causes, and what they need, as in B? Else there is
  * no cause. */
-static int apply(struct tw_search *s, enum tw_confirmed *answer, struct twin_error *err)
+static int apply_causes(struct tw_search *s, enum tw_confirmed *answer, struct twin_error *err)
 {
     struct twin_search_set together = {{0}};
     for (size_t i = 0; i < s->report->cause_count; i++) {
@@ -481,15 +489,15 @@ static int apply(struct tw_search *s, enum tw_confirmed *answer, struct twin_err
 /* Every member has reached its level: a natural run still has to diverge, then the causes are
  * written down. --thorough changes nothing before its own runs, so the log of a search without it
  * can be gone on with. Without a budget for those runs, what was shown stands. */
-static int settle(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer,
-                  struct twin_error *err)
+static int settle_set(struct tw_search *s, struct confirmation *c, enum tw_confirmed *answer,
+                      struct twin_error *err)
 {
     int rc = tw_still_parts(s, err);
     if (!rc)
         rc = conclude(s, c, err);
     *answer = TW_SUFFICIENT;
     if (!rc && s->plan->arms)
-        rc = apply(s, answer, err);
+        rc = apply_causes(s, answer, err);
     if (rc || *answer != TW_SUFFICIENT)
         return rc;
     if (s->plan->thorough)
@@ -530,7 +538,7 @@ static int confirm_set(struct tw_search *s, struct twin_search_set *set,
         }
     }
     if (!rc)
-        rc = settle(s, c, answer, err);
+        rc = settle_set(s, c, answer, err);
     if (!rc && c->unnecessary)
         tw_set_remove(set, c->member[c->unnecessary]);
     /* The job does not end well with these pins: that is an answer, not an error. */

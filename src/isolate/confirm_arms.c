@@ -10,6 +10,8 @@
  */
 #include "search_inside.h"
 
+#include <assert.h>
+
 /* p of the divergences of `free` against `clean` clean comparisons of A with itself. In general
  * that is Fisher's exact test. Where all of the planned divergences came one after the other, the
  * test is told what Fisher's ignores: that the arm was stopped at them. At rate r that outcome and
@@ -17,6 +19,7 @@
  * 1945). */
 static double p_of(const struct tw_search *s, struct twin_search_arm free, uint64_t clean)
 {
+    assert(free.parted <= free.trials);
     if (free.parted == free.trials && free.parted == s->plan->baseline_parts)
         return tw_all_against_none(free.parted, clean);
     return twin_stats_fisher(free.parted, free.trials - free.parted, 0, clean, TWIN_GREATER);
@@ -25,6 +28,7 @@ static double p_of(const struct tw_search *s, struct twin_search_arm free, uint6
 /* Clean comparisons of A that make the difference significant; 100,000 at most. */
 static uint64_t clean_for(const struct tw_search *s, struct twin_search_arm free, double level)
 {
+    assert(level > 0); /* else no number of repeats is enough */
     uint64_t n = 1;
     while (p_of(s, free, n) > level && n < 100000)
         n++;
@@ -37,6 +41,7 @@ static uint64_t clean_for(const struct tw_search *s, struct twin_search_arm free
 int tw_confirm_applied(struct tw_search *s, const struct twin_search_set *set,
                        enum tw_confirmed *answer, struct twin_error *err)
 {
+    assert(s->plan->arms);
     const struct twin_search_set none = {{0}};
     const double level = s->plan->alpha * tw_alpha_share(s);
     struct twin_search_set rest = none;

@@ -14,6 +14,7 @@
  * confirm.c takes it to fresh natural runs.
  */
 #include "search_inside.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
      * sides. */
     const char *seen = twin_search_layer_name(seen_layer), *word = c->shows;
     int own = twin_search_layer(c->layer), digit = table[own][seen_layer] - '0';
+    assert(own >= 0);
     for (size_t length = strlen(seen); word && (word = strstr(word, seen)) != NULL; word += length)
         if ((word == c->shows || word[-1] == ' ') && (word[length] == '\0' || word[length] == ' '))
             return digit > 5 ? digit : 5;
@@ -53,6 +55,7 @@ double tw_suspicion(const struct twin_candidate *c, int seen_layer)
 /* The n with (1 - rate)^n = miss, and at least one. */
 uint64_t tw_clean_needed(const struct tw_arm *arm, double miss)
 {
+    assert(miss > 0 && miss < 1);
     double rate = tw_rate(arm);
     uint64_t n = (uint64_t)ceil(log(miss) / log1p(-rate));
     return n ? n : 1;
@@ -118,8 +121,8 @@ static const struct tw_reference *known_reference(const struct tw_search *s,
 }
 
 /* Adds a reference run. The first one that is added is W0's. */
-static int remember(struct tw_search *s, const struct twin_search_set *freed, uint64_t handle,
-                    struct twin_error *err)
+static int remember_reference(struct tw_search *s, const struct twin_search_set *freed,
+                              uint64_t handle, struct twin_error *err)
 {
     struct tw_reference *grown = tw_reallocarray(s->reference, s->reference_count + 1,
                                                  sizeof *grown);
@@ -145,7 +148,7 @@ int tw_pinned_world(struct tw_search *s, struct twin_error *err)
             if (rc)
                 return rc;
             if (s->result[0].status == TWIN_ENDED_WELL)
-                return remember(s, &none, s->result[0].handle, err);
+                return remember_reference(s, &none, s->result[0].handle, err);
         }
         int rc = s->plan->arms ? TW_WORLD_FAILS : tw_drop_failing_pin(s, &all, err);
         if (rc)
@@ -218,7 +221,7 @@ static int reference_for(struct tw_search *s, const struct twin_search_set *free
         if (s->result[0].status != TWIN_ENDED_WELL)
             return TW_WORLD_FAILS;
         bool steady = !s->result[0].parted;
-        rc = remember(s, &unset, s->result[0].handle, err);
+        rc = remember_reference(s, &unset, s->result[0].handle, err);
         struct twin_search_test *row = rc || !steady ? NULL : row_of(s, &unset, err);
         if (rc || (steady && !row))
             return rc ? rc : TWIN_ENOMEM;
@@ -325,8 +328,9 @@ static double sum(const double *weight, size_t n)
 
 /* Where to cut [low, high) so that both sides weigh as nearly the same as can be; low < cut <
  * high. */
-static size_t cut(const double *weight, size_t low, size_t high)
+static size_t cut_by_weight(const double *weight, size_t low, size_t high)
 {
+    assert(high - low >= 2); /* else there is no place between the two */
     double all = sum(weight + low, high - low), left = 0, closest = INFINITY;
     size_t best = low + 1;
     for (size_t i = low; i + 1 < high; i++) {
@@ -340,7 +344,8 @@ static size_t cut(const double *weight, size_t low, size_t high)
 }
 
 /* Keeps those of the list that are in the set, in their order; returns how many. */
-static size_t keep(size_t *list, double *weight, size_t n, const struct twin_search_set *set)
+static size_t keep_members(size_t *list, double *weight, size_t n,
+                           const struct twin_search_set *set)
 {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
@@ -354,15 +359,17 @@ static size_t keep(size_t *list, double *weight, size_t n, const struct twin_sea
 /* Applies what earlier contrasts say of these candidates, each taken as the only cause: a
  * divergence leaves only those that were freed in it, a clean comparison makes those that were
  * freed less likely by 1 - rate. Returns how many are left in the list. */
-static size_t learn(const struct tw_search *s, size_t *list, double *weight, size_t n, double rate)
+static size_t learn_from_tests(const struct tw_search *s, size_t *list, double *weight, size_t n,
+                               double rate)
 {
+    assert(rate > 0 && rate < 1);
     struct twin_search_set all = {{0}};
     for (size_t i = 0; i < n; i++)
         tw_set_add(&all, list[i]);
     for (size_t t = 0; t < s->report->test_count; t++) {
         const struct twin_search_test *row = &s->report->test[t];
         if (row->parted && tw_set_within(&row->freed, &all) && tw_set_count(&row->freed) > 0) {
-            n = keep(list, weight, n, &row->freed);
+            n = keep_members(list, weight, n, &row->freed);
             all = row->freed;
         }
         for (size_t i = 0; i < n && !row->parted; i++)
@@ -405,7 +412,7 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
     double rate = tw_least_rate(arm);
     size_t n = tw_suspects(s, &arm->pinned, list, weight);
     double several = 0.002 * sum(weight, n);
-    n = learn(s, list, weight, n, rate);
+    n = learn_from_tests(s, list, weight, n, rate);
     unsigned tests = 0;
     *found = (struct twin_search_set){{0}};
     while (n > 0 && sum(weight, n) > several) {
@@ -416,7 +423,7 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
         }
         tests++;
         /* Free about half of the weight, the most suspected first. */
-        size_t part = n > 1 ? cut(weight, 0, n) : 1;
+        size_t part = n > 1 ? cut_by_weight(weight, 0, n) : 1;
         double inside = sum(weight, part), outside = sum(weight + part, n - part) + several;
         struct twin_search_set freed = {{0}};
         for (size_t i = 0; i < part; i++)
@@ -454,12 +461,13 @@ static int single(struct tw_search *s, const struct tw_arm *arm, struct twin_sea
 static int minimal(struct tw_search *s, const size_t *list, const double *weight, size_t n,
                    uint64_t clean, struct twin_search_set *found, struct twin_error *err)
 {
+    assert(n > 0 && clean > 0);
     struct twin_search_set set = {{0}};
     *found = set;
     for (size_t high = n; high > 0;) {
         size_t low = 0;
         while (high - low > 1) {
-            size_t middle = cut(weight, low, high);
+            size_t middle = cut_by_weight(weight, low, high);
             struct twin_search_set prefix = set;
             for (size_t i = 0; i < middle; i++)
                 tw_set_add(&prefix, list[i]);

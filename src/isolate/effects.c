@@ -55,7 +55,7 @@ static int read_entry(const struct twin_run *run, const char *name, char **data,
 
 /* "pid TAB rank TAB role TAB key TAB value": cuts the line in place. False for a line that is not
  * of this form (cut by a full disk), which is passed over. */
-static bool split(char *text, struct twin_said_line *out)
+static bool split_line(char *text, struct twin_said_line *out)
 {
     char *field[5] = {text};
     for (int i = 1; i < 5; i++) {
@@ -84,7 +84,7 @@ int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_li
     char *save = NULL;
     for (char *one = *text ? strtok_r(*text, "\n", &save) : NULL; one;
          one = strtok_r(NULL, "\n", &save))
-        if (split(one, &(*line)[*count]))
+        if (split_line(one, &(*line)[*count]))
             ++*count;
     return 0;
 }
@@ -107,7 +107,7 @@ static bool any_python(const char *processes)
 }
 
 /* Fills s; the caller forgets it, also after an error. */
-static int listen(struct said *s, const struct twin_run *run, struct twin_error *err)
+static int read_said(struct said *s, const struct twin_run *run, struct twin_error *err)
 {
     *s = (struct said){0};
     int rc = twin_said_lines(run, &s->factors, &s->line, &s->count, err);
@@ -126,7 +126,7 @@ static int listen(struct said *s, const struct twin_run *run, struct twin_error 
     return 0;
 }
 
-static void forget(struct said *s)
+static void free_said(struct said *s)
 {
     tw_free(s->factors);
     tw_free(s->faults);
@@ -137,8 +137,8 @@ static void forget(struct said *s)
 /* ---- judging */
 
 /* Sets the answer. Takes the text over; NULL text is out of memory. */
-static int judge(struct twin_world_effect *e, enum twin_effect effect, char *text,
-                 struct twin_error *err)
+static int judge_effect(struct twin_world_effect *e, enum twin_effect effect, char *text,
+                        struct twin_error *err)
 {
     tw_free(e->text);
     e->effect = effect;
@@ -157,7 +157,7 @@ static int no_agent(struct twin_world_effect *e, const struct said *s, enum twin
                          p->argv, p->why ? p->why : "why is not known");
     else
         text = tw_printf("%s: no process carries the agent", what);
-    return judge(e, effect, text, err);
+    return judge_effect(e, effect, text, err);
 }
 
 /* Compares the variables as they arrived in each process (lines env.NAME and unset.NAME) with those
@@ -183,7 +183,7 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
             seen++;
             if (set && strcmp(l->value, expected[i] + n + 1) == 0)
                 continue;
-            rc = judge(
+            rc = judge_effect(
                 e, TWIN_EFFECT_FAILED,
                 set ? tw_printf("process %s found %s=%.60s instead of %s: set again on the way",
                                 l->pid, name, l->value, expected[i] + n + 1)
@@ -195,11 +195,11 @@ static int judge_environment(struct twin_world_effect *e, const struct twin_sett
     /* No process found another value. Did any of them see one at all? */
     const bool as_set = rc == 0 && e->effect == TWIN_EFFECT_IN_FORCE;
     if (as_set && count == 0)
-        rc = judge(e, TWIN_EFFECT_UNKNOWN, tw_strdup("nothing can be seen of it"), err);
+        rc = judge_effect(e, TWIN_EFFECT_UNKNOWN, tw_strdup("nothing can be seen of it"), err);
     else if (as_set && seen == 0)
         rc = no_agent(e, s, TWIN_EFFECT_UNKNOWN, "set, but not seen to arrive", err);
     else if (as_set)
-        rc = judge(e, TWIN_EFFECT_IN_FORCE, tw_strdup(expected[0]), err);
+        rc = judge_effect(e, TWIN_EFFECT_IN_FORCE, tw_strdup(expected[0]), err);
     tw_list_free(expected);
     return rc;
 }
@@ -249,18 +249,19 @@ static int judge_lines(struct twin_world_effect *e, const char *name, const stru
         count[k]++;
     }
     if (one[0])
-        return judge(e, TWIN_EFFECT_FAILED,
-                     tw_printf("process %s:%.200s", one[0]->pid, one[0]->value + strlen(starts[0])),
-                     err);
+        return judge_effect(
+            e, TWIN_EFFECT_FAILED,
+            tw_printf("process %s:%.200s", one[0]->pid, one[0]->value + strlen(starts[0])), err);
     if (one[1])
-        return judge(e, TWIN_EFFECT_NOT_USED, tw_printf("%.200s", one[1]->value), err);
+        return judge_effect(e, TWIN_EFFECT_NOT_USED, tw_printf("%.200s", one[1]->value), err);
     if (one[2])
-        return judge(e, TWIN_EFFECT_IN_FORCE,
-                     count[2] > 1 ? tw_printf("%.200s, in %zu processes", one[2]->value, count[2])
-                                  : tw_printf("%.200s", one[2]->value),
-                     err);
-    return one[3] ? judge(e, TWIN_EFFECT_NOT_USED,
-                          tw_printf("%.200s", one[3]->value + strlen(starts[3]) + 1), err)
+        return judge_effect(e, TWIN_EFFECT_IN_FORCE,
+                            count[2] > 1
+                                ? tw_printf("%.200s, in %zu processes", one[2]->value, count[2])
+                                : tw_printf("%.200s", one[2]->value),
+                            err);
+    return one[3] ? judge_effect(e, TWIN_EFFECT_NOT_USED,
+                                 tw_printf("%.200s", one[3]->value + strlen(starts[3]) + 1), err)
                   : 0;
 }
 
@@ -273,13 +274,13 @@ static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec,
     size_t n = 0;
     const char *fault = fault_about(s, spec->factor.id, &n);
     if (spec->hot == TW_HOT_NEEDED && run->hot.asked && !run->hot.done)
-        return judge(
+        return judge_effect(
             e, TWIN_EFFECT_FAILED,
             tw_printf("%s", run->hot.why ? run->hot.why : "libtwinrun_hot.so is not preloaded"),
             err);
     if (fault)
-        return judge(e, TWIN_EFFECT_FAILED, tw_printf("%.*s", (int)(n < 200 ? n : 200), fault),
-                     err);
+        return judge_effect(e, TWIN_EFFECT_FAILED,
+                            tw_printf("%.*s", (int)(n < 200 ? n : 200), fault), err);
     int rc = judge_lines(e, spec->factor.id, s, err);
     if (rc != 0 || e->text)
         return rc;
@@ -287,7 +288,7 @@ static int judge_libc(struct twin_world_effect *e, const struct tw_spec *spec,
         return no_agent(e, s, TWIN_EFFECT_FAILED, "not in force", err);
     if (s->unarmed)
         return no_agent(e, s, TWIN_EFFECT_UNKNOWN, "no armed process asked for it", err);
-    return judge(e, TWIN_EFFECT_NOT_USED, tw_strdup("nothing asked for it"), err);
+    return judge_effect(e, TWIN_EFFECT_NOT_USED, tw_strdup("nothing asked for it"), err);
 }
 
 /* A factor that the Python agent applies. Where nothing is said of it, no process has used what it
@@ -301,9 +302,9 @@ static int judge_python(struct twin_world_effect *e, const struct twin_factor *f
     if (!s->python && s->armed == 0)
         return no_agent(e, s, TWIN_EFFECT_FAILED, "not in force", err);
     if (!s->python)
-        return judge(e, TWIN_EFFECT_NOT_USED, tw_strdup("no Python process"), err);
+        return judge_effect(e, TWIN_EFFECT_NOT_USED, tw_strdup("no Python process"), err);
     const char *needed = f->needs && strcmp(f->needs, "python") != 0 ? f->needs : "it";
-    return judge(e, TWIN_EFFECT_NOT_USED, tw_printf("no process used %s", needed), err);
+    return judge_effect(e, TWIN_EFFECT_NOT_USED, tw_printf("no process used %s", needed), err);
 }
 
 /* A factor that the launcher applies: asked for, done, and still so where processes looked
@@ -311,17 +312,19 @@ static int judge_python(struct twin_world_effect *e, const struct twin_factor *f
 static int judge_held(struct twin_world_effect *e, const struct twin_run_hold *h, const char *key,
                       const char *expected, const struct said *s, struct twin_error *err)
 {
+    assert(strchr(key, '.'));
     if (!h->asked || !h->done)
-        return judge(e, TWIN_EFFECT_FAILED,
-                     tw_strdup(h->why ? h->why : "the launcher was not asked for it"), err);
+        return judge_effect(e, TWIN_EFFECT_FAILED,
+                            tw_strdup(h->why ? h->why : "the launcher was not asked for it"), err);
     for (size_t i = 0; i < s->count; i++)
         if (strcmp(s->line[i].key, key) == 0 && strcmp(s->line[i].value, expected) != 0)
-            return judge(e, TWIN_EFFECT_FAILED,
-                         tw_printf("process %s has %s %.60s instead of %s: changed on the way",
-                                   s->line[i].pid, strchr(key, '.') + 1, s->line[i].value,
-                                   expected),
-                         err);
-    return judge(e, TWIN_EFFECT_IN_FORCE, tw_printf("%s %s", strchr(key, '.') + 1, expected), err);
+            return judge_effect(
+                e, TWIN_EFFECT_FAILED,
+                tw_printf("process %s has %s %.60s instead of %s: changed on the way",
+                          s->line[i].pid, strchr(key, '.') + 1, s->line[i].value, expected),
+                err);
+    return judge_effect(e, TWIN_EFFECT_IN_FORCE, tw_printf("%s %s", strchr(key, '.') + 1, expected),
+                        err);
 }
 
 /* Chooses by who applies the factor. A replaced argument needs no look: the launcher starts the
@@ -333,7 +336,7 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
     const struct tw_spec *spec = f->edits ? NULL : tw_spec_of(f);
     char expected[32];
     if (f->edits && f->edits->from)
-        return judge(
+        return judge_effect(
             e, TWIN_EFFECT_IN_FORCE,
             tw_printf("argument %s", setting->mode == TWIN_VARY ? f->edits->vary_to : f->edits->to),
             err);
@@ -348,11 +351,11 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
     case TW_BY_EDITS: break;
     case TW_BY_NOBODY:
         assert(f->unavailable);
-        return judge(e, TWIN_EFFECT_FAILED, tw_strdup(f->unavailable), err);
+        return judge_effect(e, TWIN_EFFECT_FAILED, tw_strdup(f->unavailable), err);
     }
     bool python_only = spec && spec->only_python_reads;
     if (python_only && !s->python && s->armed && !s->unarmed)
-        return judge(e, TWIN_EFFECT_NOT_USED, tw_strdup("no Python process"), err);
+        return judge_effect(e, TWIN_EFFECT_NOT_USED, tw_strdup("no Python process"), err);
     int rc = judge_environment(e, setting, s, err);
     if (rc != 0 || e->effect != TWIN_EFFECT_IN_FORCE)
         return rc;
@@ -378,10 +381,10 @@ int twin_world_effects(const struct twin_world *w, const struct twin_run *run,
     *out = tw_calloc(w->count + 1, sizeof **out);
     if (!*out)
         return tw_no_memory(err, "judging what a world did");
-    int rc = listen(&s, run, err);
+    int rc = read_said(&s, run, err);
     for (size_t i = 0; rc == 0 && i < w->count; i++)
         rc = judge_setting(&(*out)[i], &w->setting[i], run, &s, err);
-    forget(&s);
+    free_said(&s);
     if (rc != 0) {
         twin_world_effects_free(*out, w->count);
         *out = NULL;

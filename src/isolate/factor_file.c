@@ -70,7 +70,7 @@ void tw_factor_edits_free(struct tw_factor_edits *e)
 }
 
 /* Gives *field a text that the factor's edits own from then on. NULL text is out of memory. */
-static int keep(struct reading *r, const char **field, char *text, struct twin_error *err)
+static int keep_text(struct reading *r, const char **field, char *text, struct twin_error *err)
 {
     if (!text)
         return tw_no_memory(err, "reading %s", r->path);
@@ -81,7 +81,7 @@ static int keep(struct reading *r, const char **field, char *text, struct twin_e
 
 /* ---- the end of a table: is it complete? */
 
-static char *joined(char *const *list)
+static char *joined_list(char *const *list)
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
@@ -92,12 +92,12 @@ static char *joined(char *const *list)
 
 /* Sets *field to what a person would do by hand: the variables, or "FROM -> TO". Leaves it NULL
  * when neither is given. */
-static int describe(struct reading *r, char *const *env, const char *from, const char *to,
-                    const char **field, struct twin_error *err)
+static int describe_edits(struct reading *r, char *const *env, const char *from, const char *to,
+                          const char **field, struct twin_error *err)
 {
     if (!env && !from)
         return 0;
-    return keep(r, field, env ? joined(env) : tw_printf("%s -> %s", from, to), err);
+    return keep_text(r, field, env ? joined_list(env) : tw_printf("%s -> %s", from, to), err);
 }
 
 /* The first key that a factor must have and this one has not; NULL: it has them all. */
@@ -114,7 +114,7 @@ static const char *missing_key(const struct twin_factor *f, const struct tw_fact
 
 /* Checks the table that was read last, and fills what follows from its keys. Nothing to do before
  * the first table. */
-static int finish(struct reading *r, struct twin_error *err)
+static int finish_factor(struct reading *r, struct twin_error *err)
 {
     struct twin_factor *f = r->f;
     const struct tw_factor_edits *e = r->e;
@@ -134,9 +134,9 @@ static int finish(struct reading *r, struct twin_error *err)
             return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: there is a factor %s already",
                                   r->path, r->began, f->id);
     f->how = e->env ? "environment" : "arguments";
-    int rc = describe(r, e->env, e->from, e->to, &f->pin, err);
+    int rc = describe_edits(r, e->env, e->from, e->to, &f->pin, err);
     if (rc == 0)
-        rc = describe(r, e->vary_env, e->vary_from, e->vary_to, &f->vary, err);
+        rc = describe_edits(r, e->vary_env, e->vary_from, e->vary_to, &f->vary, err);
     r->f = NULL;
     return rc;
 }
@@ -144,10 +144,10 @@ static int finish(struct reading *r, struct twin_error *err)
 /* ---- keys */
 
 /* A new [[factor]]: the one before it is finished, and an empty one is added. */
-static int begin(void *user, size_t line, struct twin_error *err)
+static int begin_factor(void *user, size_t line, struct twin_error *err)
 {
     struct reading *r = user;
-    int rc = finish(r, err);
+    int rc = finish_factor(r, err);
     if (rc != 0)
         return rc;
     if (r->out->count >= FACTORS_MAX)
@@ -167,8 +167,8 @@ static int begin(void *user, size_t line, struct twin_error *err)
     return 0;
 }
 
-static int wrong(const struct reading *r, size_t line, const char *key, const char *expected,
-                 struct twin_error *err)
+static int wrong_key(const struct reading *r, size_t line, const char *key, const char *expected,
+                     struct twin_error *err)
 {
     return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected %s", r->path, line, key,
                           expected);
@@ -200,18 +200,20 @@ static int set_text(struct reading *r, const char *key, const char *text, size_t
 {
     if (strcmp(key, "unit") == 0) {
         if (strcmp(text, "run") != 0 && strcmp(text, "exposure") != 0)
-            return wrong(r, line, key,
-                         "\"run\" (drawn once per run) or \"exposure\" (acts at every step)", err);
+            return wrong_key(r, line, key,
+                             "\"run\" (drawn once per run) or \"exposure\" (acts at every step)",
+                             err);
         r->f->unit = *text == 'r' ? TWIN_UNIT_RUN : TWIN_UNIT_EXPOSURE;
         return 0;
     }
     if (strcmp(key, "id") == 0 && !is_id(text))
-        return wrong(r, line, key, "\"user:NAME\", NAME of letters, digits, '.', '_', '-'", err);
+        return wrong_key(r, line, key, "\"user:NAME\", NAME of letters, digits, '.', '_', '-'",
+                         err);
     if (strcmp(key, "layer") == 0 && !is_layer(text))
-        return wrong(r, line, key,
-                     "one of data, rng, init, forward, backward, collective, optimizer, "
-                     "checkpoint, environment, hardware, schedule, artifact",
-                     err);
+        return wrong_key(r, line, key,
+                         "one of data, rng, init, forward, backward, collective, optimizer, "
+                         "checkpoint, environment, hardware, schedule, artifact",
+                         err);
     const char **field = &r->f->fix;
     if (strcmp(key, "id") == 0)
         field = &r->f->id;
@@ -219,7 +221,7 @@ static int set_text(struct reading *r, const char *key, const char *text, size_t
         field = &r->f->layer;
     else if (strcmp(key, "title") == 0)
         field = &r->f->title;
-    return keep(r, field, tw_strdup(text), err);
+    return keep_text(r, field, tw_strdup(text), err);
 }
 
 /* A table of variables, as "NAME=value" in *list. The table's texts are names and values in
@@ -229,11 +231,11 @@ static int set_env(struct reading *r, const char *key, const struct tw_toml_valu
 {
     size_t count = 0;
     if (v->type != TW_TOML_TABLE || v->count == 0)
-        return wrong(r, line, key, "variables such as {OMP_SCHEDULE = \"static\"}", err);
+        return wrong_key(r, line, key, "variables such as {OMP_SCHEDULE = \"static\"}", err);
     for (size_t i = 0; i < v->count; i += 2) {
         if (tw_starts(v->text[i], "TWINRUN_") || tw_starts(v->text[i], "LD_PRELOAD"))
-            return wrong(r, line, v->text[i], "a variable that twinrun does not need for itself",
-                         err);
+            return wrong_key(r, line, v->text[i],
+                             "a variable that twinrun does not need for itself", err);
         int rc = tw_list_add(list, &count, tw_printf("%s=%s", v->text[i], v->text[i + 1]), err);
         if (rc != 0)
             return rc;
@@ -246,7 +248,8 @@ static int set_replace(struct reading *r, const char *key, const struct tw_toml_
                        char **from, char **to, size_t line, struct twin_error *err)
 {
     if (v->type != TW_TOML_STRINGS || v->count != 2 || !*v->text[0])
-        return wrong(r, line, key, "two arguments such as [\"--workers=4\", \"--workers=0\"]", err);
+        return wrong_key(r, line, key, "two arguments such as [\"--workers=4\", \"--workers=0\"]",
+                         err);
     *from = tw_strdup(v->text[0]);
     *to = tw_strdup(v->text[1]);
     return *from && *to ? 0 : tw_no_memory(err, "reading %s", r->path);
@@ -264,7 +267,7 @@ static int set_key(void *user, const char *key, const struct tw_toml_value *v, s
         if (strcmp(key, texts[i]) == 0)
             return v->type == TW_TOML_STRING && *v->text[0]
                        ? set_text(r, key, v->text[0], line, err)
-                       : wrong(r, line, key, "a text in quotes", err);
+                       : wrong_key(r, line, key, "a text in quotes", err);
     if (strcmp(key, "env") == 0)
         return set_env(r, key, v, &e->env, line, err);
     if (strcmp(key, "vary_env") == 0)
@@ -292,9 +295,10 @@ int tw_factor_file_load(const char *path, struct twin_factors *out, struct twin_
     if (rc == 0 && memchr(data, '\0', bytes))
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: not text: it holds a NUL byte", path);
     if (rc == 0)
-        rc = tw_toml_read(data, path, &(struct tw_toml_handler){"factor", begin, set_key, &r}, err);
+        rc = tw_toml_read(data, path,
+                          &(struct tw_toml_handler){"factor", begin_factor, set_key, &r}, err);
     if (rc == 0)
-        rc = finish(&r, err);
+        rc = finish_factor(&r, err);
     if (rc == 0 && out->count == before)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: no [[factor]] in it", path);
     tw_free(data);

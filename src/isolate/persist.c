@@ -12,6 +12,7 @@
  */
 #include "search_inside.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* How improbable a row of clean natural runs has to be before the divergence counts as gone. */
@@ -19,6 +20,7 @@
 
 int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_error *err)
 {
+    assert(class >= -1 && class < TW_CLASSES);
     struct tw_trace *grown = tw_reallocarray(s->trace, s->trace_length + 1, sizeof *grown);
     if (!grown)
         return tw_no_memory(err, "for %zu natural comparisons", s->trace_length + 1);
@@ -30,6 +32,7 @@ int tw_trace_add(struct tw_search *s, int class, uint32_t number, struct twin_er
 /* The usual class of natural runs, which is the one with most of them; of two arms that of A. */
 static size_t usual(const struct tw_search *s)
 {
+    assert(s->arm_count > 0);
     const struct tw_arm *natural = &s->arm[0];
     size_t most = 0;
     for (size_t i = 1; i < natural->classes && !s->plan->arms; i++)
@@ -41,6 +44,7 @@ static size_t usual(const struct tw_search *s)
 /* Judged anew each time, since later runs may make another class the usual one. */
 static bool trace_parted(const struct tw_search *s, size_t i)
 {
+    assert(i < s->trace_length);
     return s->trace[i].class != (int)usual(s);
 }
 
@@ -91,6 +95,7 @@ bool tw_gone(const struct tw_search *s)
  * mean. The caller makes sure that both values occur, so that the sum of squares is not 0. */
 static double autocorrelation(const struct tw_search *s, double mean)
 {
+    assert(mean > 0 && mean < 1);
     double products = 0, squares = 0;
     for (size_t i = 0; i < s->trace_length; i++) {
         double here = trace_parted(s, i) - mean;

@@ -57,7 +57,7 @@ struct list {
     int rc;
 };
 
-static void add(struct list *l, char *text)
+static void add_text(struct list *l, char *text)
 {
     if (l->rc == 0)
         l->rc = tw_list_add(l->v, l->n, text, l->err);
@@ -74,24 +74,25 @@ int tw_factor_environment(const struct twin_setting *s, char ***list, size_t *co
     if (f->edits) {
         char **entries = s->mode == TWIN_VARY ? f->edits->vary_env : f->edits->env;
         for (size_t i = 0; entries && entries[i]; i++)
-            add(&l, tw_strdup(entries[i]));
+            add_text(&l, tw_strdup(entries[i]));
     }
     for (size_t i = 0; spec && spec->number_in[i]; i++)
-        add(&l, tw_printf("%s=%llu", spec->number_in[i], (unsigned long long)spec->number(s)));
+        add_text(&l, tw_printf("%s=%llu", spec->number_in[i], (unsigned long long)spec->number(s)));
     if (spec && spec->variables && l.rc == 0)
         l.rc = spec->variables(s, list, count, err);
     /* Shaken, these are the Python agent's to choose. */
     for (size_t i = 0; spec && s->mode == TWIN_PIN && spec->pinned_by[i]; i++)
-        add(&l, tw_strdup(spec->pinned_by[i]));
+        add_text(&l, tw_strdup(spec->pinned_by[i]));
     return l.rc;
 }
 
 /* ---- agents */
 
 /* Adds an item, with a comma before all but the first. */
-static void append(struct tw_buf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append_item(struct tw_buf *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static void append(struct tw_buf *b, const char *format, ...)
+static void append_item(struct tw_buf *b, const char *format, ...)
 {
     va_list ap;
     if (b->len)
@@ -108,11 +109,11 @@ static void add_libc(struct tw_buf *b, const struct tw_spec *spec, const struct 
     const char *id = spec->factor.id;
     uint64_t value = s->seed ? s->seed : spec->initial;
     if (s->mode == TWIN_VARY)
-        append(b, "%s=vary:%llu", id, (unsigned long long)s->seed);
+        append_item(b, "%s=vary:%llu", id, (unsigned long long)s->seed);
     else if (spec->valued)
-        append(b, "%s=pin:%llu", id, (unsigned long long)value);
+        append_item(b, "%s=pin:%llu", id, (unsigned long long)value);
     else
-        append(b, "%s=pin", id);
+        append_item(b, "%s=pin", id);
 }
 
 /* As add_libc; the default 0 is the Python agent's to interpret. */
@@ -120,13 +121,13 @@ static void add_python(struct tw_buf *b, const struct tw_spec *spec, const struc
 {
     const char *id = spec->factor.id;
     if (spec->number) /* the number that the variables have, whether pinned or drawn */
-        append(b, "%s=pin:%llu", id, (unsigned long long)spec->number(s));
+        append_item(b, "%s=pin:%llu", id, (unsigned long long)spec->number(s));
     else if (s->mode == TWIN_VARY)
-        append(b, "%s=vary:%llu", id, (unsigned long long)s->seed);
+        append_item(b, "%s=vary:%llu", id, (unsigned long long)s->seed);
     else if (spec->valued)
-        append(b, "%s=pin:%llu", id, (unsigned long long)s->seed);
+        append_item(b, "%s=pin:%llu", id, (unsigned long long)s->seed);
     else
-        append(b, "%s=pin", id);
+        append_item(b, "%s=pin", id);
 }
 
 /* ---- arguments */

@@ -2,25 +2,29 @@
 /*
  * Worlds, runs in them, and the log that makes a search repeatable.
  *
- * Every run of a search goes through `ask` here: it gets its number, is looked up in the log, and
- * is asked of the caller's callback only when the log has not got it. So a search that is started
- * again with the same log takes the same way, and makes no run twice.
+ * Every run of a search goes through ask_for_runs() here: it gets its number, is looked up in the
+ * log, and is asked of the caller's callback only when the log has not got it. So a search that is
+ * started again with the same log takes the same way, and makes no run twice.
  */
 #include "search_inside.h"
+#include <assert.h>
 #include <string.h>
 
 bool twin_search_has(const struct twin_search_set *set, size_t i)
 {
+    assert(i < TWIN_SEARCH_FACTORS);
     return set->word[i / 64] >> i % 64 & 1;
 }
 
 void tw_set_add(struct twin_search_set *set, size_t i)
 {
+    assert(i < TWIN_SEARCH_FACTORS);
     set->word[i / 64] |= UINT64_C(1) << i % 64;
 }
 
 void tw_set_remove(struct twin_search_set *set, size_t i)
 {
+    assert(i < TWIN_SEARCH_FACTORS);
     set->word[i / 64] &= ~(UINT64_C(1) << i % 64);
 }
 
@@ -46,7 +50,7 @@ size_t tw_set_count(const struct twin_search_set *set)
 }
 
 /* May this factor be pinned in the pinned world? */
-static bool usable(const struct tw_search *s, size_t i)
+static bool is_usable(const struct tw_search *s, size_t i)
 {
     return s->candidate[i].can_pin && !s->candidate[i].last_resort &&
            !twin_search_has(&s->report->dropped, i);
@@ -70,7 +74,7 @@ void tw_world_pinned(struct tw_search *s, const struct twin_search_set *freed,
     for (size_t i = 0; i < s->plan->candidates; i++) {
         const struct twin_candidate *c = &s->candidate[i];
         row[i] = (struct twin_search_setting){TWIN_FREE, 0};
-        if (!usable(s, i))
+        if (!is_usable(s, i))
             continue;
         if (!twin_search_has(freed, i))
             row[i].mode = TWIN_PIN;
@@ -131,6 +135,7 @@ static uint64_t digest(const struct tw_search *s, const struct twin_search_reque
 /* 0 when the budget of runs or of time is used up. */
 size_t tw_runs_at_once(const struct tw_search *s, size_t n)
 {
+    assert(s->report->runs <= s->plan->max_runs);
     size_t left = s->plan->max_runs - s->report->runs;
     if (s->plan->max_seconds > 0 && s->report->seconds >= s->plan->max_seconds)
         left = 0;
@@ -141,8 +146,10 @@ size_t tw_runs_at_once(const struct tw_search *s, size_t n)
 /* Fills s->result for the first n requests: takes over what is logged, asks for the rest in one
  * call, logs it. *interrupted: some run was not made. The arrays hold 64, the most that a plan
  * allows at the same time. TWIN_EFORMAT: a logged run was made in another world. */
-static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin_error *err)
+static int perform_requests(struct tw_search *s, size_t n, bool *interrupted,
+                            struct twin_error *err)
 {
+    assert(n >= 1 && n <= s->plan->parallel && n <= 64);
     size_t missing[64], asked = 0;
     struct twin_search_request ask[64];
     struct twin_search_result answer[64];
@@ -186,8 +193,9 @@ static int perform(struct tw_search *s, size_t n, bool *interrupted, struct twin
 /* Makes the first n of s->request, whose settings, purposes and references are filled in; numbers
  * them, and counts them in the report. TWIN_EINTR when a run was not made: then none of them is
  * counted, and a resumed search numbers them the same way. */
-static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *err)
+static int ask_for_runs(struct tw_search *s, size_t n, size_t *done, struct twin_error *err)
 {
+    assert(n >= 1 && s->report->runs + n <= s->plan->max_runs);
     bool interrupted = false;
     double longest = 0;
     for (size_t i = 0; i < n; i++) {
@@ -196,7 +204,7 @@ static int ask(struct tw_search *s, size_t n, size_t *done, struct twin_error *e
         q->may_cut = q->reference && q->purpose != TWIN_FOR_REFERENCE &&
                      q->purpose != TWIN_FOR_PIN_FAILS && q->purpose != TWIN_FOR_VOTE;
     }
-    int rc = perform(s, n, &interrupted, err);
+    int rc = perform_requests(s, n, &interrupted, err);
     if (rc)
         return rc;
     if (interrupted)
@@ -233,7 +241,7 @@ int tw_runs(struct tw_search *s, enum twin_search_purpose purpose, size_t n, uin
                                                                 i * s->plan->candidates,
                                                      .reference = reference,
                                                      .other = other};
-    return ask(s, n, done, err);
+    return ask_for_runs(s, n, done, err);
 }
 
 int tw_runs_arranged(struct tw_search *s, const struct tw_arm *arm, const uint32_t *kind, size_t n,
@@ -253,5 +261,5 @@ int tw_runs_arranged(struct tw_search *s, const struct tw_arm *arm, const uint32
                                                      .setting = row,
                                                      .reference = of->reference};
     }
-    return ask(s, n, done, err);
+    return ask_for_runs(s, n, done, err);
 }

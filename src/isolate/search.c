@@ -9,6 +9,7 @@
  * the runs.
  */
 #include "search_inside.h"
+#include <assert.h>
 #include <math.h>
 
 /* With every pin on, do runs diverge? Stops at the first that does. */
@@ -28,8 +29,9 @@ static bool any_clean_contrast(const struct tw_search *s)
 
 /* Of pins that do the same, the one whose layer is most suspected; of equals the first in the
  * table. */
-static size_t choose(const struct tw_search *s, const struct twin_search_set *found)
+static size_t choose_pin(const struct tw_search *s, const struct twin_search_set *found)
 {
+    assert(tw_set_count(found) > 0);
     size_t best = SIZE_MAX;
     double best_suspicion = 0;
     for (size_t i = 0; i < s->plan->candidates; i++) {
@@ -44,6 +46,7 @@ static size_t choose(const struct tw_search *s, const struct twin_search_set *fo
             best_suspicion = suspicion;
         }
     }
+    assert(best != SIZE_MAX);
     return best;
 }
 
@@ -71,9 +74,10 @@ static bool ends(struct tw_search *s, enum tw_confirmed answer)
 /* Adds the pin to the set and takes it to fresh natural runs. *over: the search has ended.
  * Otherwise the next round goes on with the set as it is left: with the pin, or without it where it
  * was put aside, or where the job fails under it. */
-static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
-               struct twin_error *err)
+static int try_pin(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
+                   struct twin_error *err)
 {
+    assert(pin < s->plan->candidates);
     enum tw_confirmed answer;
     tw_set_add(&c->pins, pin);
     tw_set_add(&s->report->suspects, pin);
@@ -105,7 +109,7 @@ static int try(struct tw_search *s, struct chosen *c, size_t pin, bool *over,
 
 /* Asks for a vote on the last pair that diverged, replayed under all pins. Without a budget for it
  * there is no vote, which is no error. */
-static int vote(struct tw_search *s, struct twin_error *err)
+static int vote_on_pair(struct tw_search *s, struct twin_error *err)
 {
     size_t done;
     const struct twin_search_set none = {{0}};
@@ -124,14 +128,14 @@ static int outside(struct tw_search *s, struct chosen *c, struct twin_error *err
         s->report->outcome = TWIN_SEARCH_UNSTEADY;
         return 0;
     }
-    int rc = vote(s, err);
+    int rc = vote_on_pair(s, err);
     bool over = s->report->vote == TWIN_VOTE_HARDWARE;
     s->report->outcome = over ? TWIN_SEARCH_HARDWARE : TWIN_SEARCH_OUTSIDE;
     for (size_t i = 0; i < s->plan->candidates && rc == 0 && !over; i++) {
         if (!s->candidate[i].last_resort || !s->candidate[i].can_pin ||
             twin_search_has(&s->report->left_out, i))
             continue;
-        rc = try(s, c, i, &over, err);
+        rc = try_pin(s, c, i, &over, err);
         if (rc == 0 && !over) {
             tw_set_remove(&c->pins, i);
             tw_set_remove(&s->report->suspects, i);
@@ -185,7 +189,7 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over,
     if (rc)
         return rc;
     if (pin != SIZE_MAX)
-        return try(s, c, pin, over, err);
+        return try_pin(s, c, pin, over, err);
     rc = tw_pinned_world(s, err);
     if (!rc)
         rc = tw_find(s, &arm, &found, err);
@@ -201,10 +205,10 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over,
         if (rc || parted)
             return rc ? rc : outside(s, c, err);
     }
-    pin = choose(s, &found);
+    pin = choose_pin(s, &found);
     c->alternatives[pin] = found;
     tw_set_remove(&c->alternatives[pin], pin);
-    return try(s, c, pin, over, err);
+    return try_pin(s, c, pin, over, err);
 }
 
 /* A rough count of the runs of a whole search, for a report that has to say that the budget was too
@@ -212,6 +216,7 @@ static int round_of_search(struct tw_search *s, struct chosen *c, bool *over,
  * search over all candidates (unless one has suspects already) and a confirmation. */
 static uint32_t runs_needed(const struct tw_search *s, bool searched)
 {
+    assert(s->arm_count > 0);
     const struct tw_arm *natural = &s->arm[0];
     const struct twin_search_plan *plan = s->plan;
     double rate = ((double)natural->parted + .5) / ((double)natural->compared + 1);
@@ -246,7 +251,7 @@ static int first_arm(struct tw_search *s, bool *steady, struct twin_error *err)
 
 /* The whole search in order. 0 with the outcome in the report, or a code that twin_search turns
  * into one (budget, gone, interrupted, an error). */
-static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
+static int search_cause(struct tw_search *s, struct chosen *c, struct twin_error *err)
 {
     bool steady = true;
     int rc = s->plan->arms ? first_arm(s, &steady, err) : 0;
@@ -290,6 +295,8 @@ static int search(struct tw_search *s, struct chosen *c, struct twin_error *err)
  * made of their effective number, which need not be whole. */
 static void rate_interval(struct twin_search_report *r)
 {
+    assert(r->parted <= r->baseline);
+    assert(r->correlation.effective > 0 && r->correlation.effective <= 1);
     double k = r->correlation.effective * (double)r->parted;
     double n = r->correlation.effective * (double)r->baseline;
     struct twin_interval rate = twin_stats_clopper_pearson(r->parted, r->baseline, .95);
@@ -306,13 +313,14 @@ static void rate_interval(struct twin_search_report *r)
 static void what_is_left(struct tw_search *s)
 {
     struct twin_search_report *r = s->report;
+    assert(r->left_parted <= r->left);
     r->bound = tw_rate_bound(s, r->left_parted, r->left);
     r->sufficient = r->bound <= s->plan->p1 && r->left_parted == 0;
     r->more = r->sufficient || r->left_parted > 0 ? 0 : tw_more_clean(s, r->left_parted, r->left);
 }
 
 /* Fills the report's figures, for every outcome. */
-static void summarise(struct tw_search *s)
+static void summarise_search(struct tw_search *s)
 {
     struct twin_search_report *r = s->report;
     for (size_t i = 0; i < r->test_count; i++)
@@ -346,6 +354,7 @@ static void summarise(struct tw_search *s)
  * until a natural run says otherwise, and the baseline's arm. */
 static int open_search(struct tw_search *s, struct twin_error *err)
 {
+    assert(s->plan->parallel >= 1 && s->plan->candidates <= TWIN_SEARCH_FACTORS);
     const struct twin_search_set none = {{0}};
     s->report = tw_calloc(1, sizeof *s->report);
     s->setting = tw_calloc((size_t)s->plan->parallel * s->plan->candidates + 1, sizeof *s->setting);
@@ -375,7 +384,7 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
     struct chosen *c = tw_calloc(1, sizeof *c);
     int rc = c ? open_search(&s, err) : tw_no_memory(err, "for a search");
     if (!rc)
-        rc = search(&s, c, err);
+        rc = search_cause(&s, c, err);
     /* Codes of the search's own become outcomes; an error stays one, and there is no report
      * then. */
     if (rc == TW_BUDGET) {
@@ -404,7 +413,7 @@ int twin_search(const struct twin_candidate *candidate, const struct twin_search
     if (stands)
         tw_main_cause_restore(&s);
     if (!rc) {
-        summarise(&s);
+        summarise_search(&s);
         *out = s.report;
     } else {
         twin_search_report_free(s.report);

@@ -18,6 +18,7 @@
 #include "src/isolate/arms.h"
 #include "src/trace/trace.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +47,7 @@ struct tw_isolate_arms {
 
 /* A side of a difference for the person: printable, "nothing" where the command has none.
  * malloc'ed. */
-static char *shown(const char *text)
+static char *shown_side(const char *text)
 {
     return text ? tw_printable(text, strlen(text)) : tw_strdup("nothing");
 }
@@ -54,9 +55,10 @@ static char *shown(const char *text)
 /* Makes the factor and the candidate of one difference. `fix` serves as its title as well. */
 static int add_candidate(struct tw_isolate *c, size_t i)
 {
+    assert(i < c->arms->count);
     struct tw_isolate_arms *x = c->arms;
     const struct twin_difference *d = &x->difference[i];
-    char *a = shown(d->a), *b = shown(d->b);
+    char *a = shown_side(d->a), *b = shown_side(d->b);
     char *pin = a ? tw_printf("%s, as in A", a) : NULL;
     char *fix = a && b ? tw_printf("A has %s, B has %s", a, b) : NULL;
     tw_free(a);
@@ -313,6 +315,7 @@ void tw_isolate_arms_look_back(struct tw_isolate *c, const struct twin_search_re
 static struct twin_search_set causes(const struct tw_isolate *c, const struct twin_search_report *r,
                                      bool applied)
 {
+    assert(c->arms);
     struct twin_search_set set = {{0}};
     for (size_t i = 0; i < r->cause_count; i++)
         set.word[r->cause[i].candidate / 64] |= UINT64_C(1) << r->cause[i].candidate % 64;

@@ -16,6 +16,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -165,6 +166,7 @@ int tw_isolate_clock(struct tw_isolate *c, const struct twin_search_request *q,
         return 0;
     int rc = tw_isolate_world(c, pinned, &w);
     if (rc == 0 && !twin_world_sets(&w, "clock")) {
+        assert(c->clock_count < TW_ISOLATE_CLOCKS);
         struct tw_isolate_clock *k = &c->clock[c->clock_count++];
         *k = (struct tw_isolate_clock){.pinned = *pinned};
         make_runs(c, &w, k);

@@ -98,8 +98,8 @@ static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_e
 }
 
 /* Sets *out to an integer that lies in the range. 0; TWIN_EFORMAT: there is none. */
-static int integer(const json_t *j, const char *key, json_int_t low, json_int_t high,
-                   json_int_t *out)
+static int read_integer(const json_t *j, const char *key, json_int_t low, json_int_t high,
+                        json_int_t *out)
 {
     const json_t *v = json_object_get(j, key);
     *out = json_integer_value(v);
@@ -113,12 +113,13 @@ static int entry_read(const json_t *j, struct twin_search_entry *e)
     struct twin_search_result *r = &e->result;
     json_int_t number, purpose, status, layer, step, steps, vote;
     *e = (struct twin_search_entry){0};
-    if (integer(j, "number", 1, UINT32_MAX, &number) ||
-        integer(j, "purpose", 0, TWIN_FOR_FREE, &purpose) ||
-        integer(j, "status", 0, TWIN_NOT_ENDED, &status) ||
-        integer(j, "layer", -1, TWIN_SEARCH_LAYERS - 1, &layer) ||
-        integer(j, "step", 0, UINT32_MAX, &step) || integer(j, "steps", 0, INT64_MAX, &steps) ||
-        integer(j, "vote", 0, TWIN_VOTE_HARDWARE, &vote) ||
+    if (read_integer(j, "number", 1, UINT32_MAX, &number) ||
+        read_integer(j, "purpose", 0, TWIN_FOR_FREE, &purpose) ||
+        read_integer(j, "status", 0, TWIN_NOT_ENDED, &status) ||
+        read_integer(j, "layer", -1, TWIN_SEARCH_LAYERS - 1, &layer) ||
+        read_integer(j, "step", 0, UINT32_MAX, &step) ||
+        read_integer(j, "steps", 0, INT64_MAX, &steps) ||
+        read_integer(j, "vote", 0, TWIN_VOTE_HARDWARE, &vote) ||
         !json_is_number(json_object_get(j, "seconds")))
         return TWIN_EFORMAT;
     e->number = (uint32_t)number;
@@ -170,7 +171,7 @@ static int read_line(void *user, const json_t *j, struct twin_error *err)
 
 /* What makes two searches the same: the journal goes on only where this object is equal. Commands
  * are written without the secrets in them. */
-static json_t *describe(const struct tw_isolate *c)
+static json_t *describe_search(const struct tw_isolate *c)
 {
     json_t *argv = tw_journal_argv(c->home, c->argv);
     json_t *factors = json_array();
@@ -225,7 +226,7 @@ static int keep_seed(struct tw_isolate *c, struct twin_error *err)
  * read. */
 int tw_isolate_log_open(struct tw_isolate *c, struct twin_error *err)
 {
-    json_t *what = describe(c);
+    json_t *what = describe_search(c);
     char *plan = twin_search_plan_text(&c->plan);
     const struct tw_journal_of of = {.kind = "searches",
                                      .name = "search.json",

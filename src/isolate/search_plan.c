@@ -7,6 +7,7 @@
 #include "search_inside.h"
 
 #include "phrase.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,6 +97,7 @@ static int check_candidates(const struct twin_candidate *candidate, size_t count
  * natural run that ends it: 7 and 1 at alpha .05. */
 static uint32_t confirm_runs(double alpha)
 {
+    assert(alpha > 0);
     uint32_t runs = 2;
     for (double p = 1; p > alpha * tw_share_of_set(1); runs++)
         p = tw_block_p(runs / 2, runs - runs / 2, runs / 2);
@@ -328,6 +330,7 @@ static void put_counts(struct tw_buf *b, const struct twin_search_report *r,
 /* What of B was set in A, as a word for the causes. */
 static const char *applied_words(const struct twin_search_report *r)
 {
+    assert(r->cause_count > 0);
     if (r->cause_count > 1)
         return "them";
     return tw_set_count(&r->cause[0].alternatives) ? "it and what it needs" : "it";

@@ -15,6 +15,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +50,7 @@ static void note_unseen(struct tw_isolate *c, const struct twin_verdict *v)
 static void note_common(struct tw_isolate *c, const struct twin_run *a, const struct twin_run *b,
                         bool cut, struct twin_search_set *same)
 {
+    assert(c->count <= TWIN_SEARCH_FACTORS);
     bool common[TWIN_SEARCH_FACTORS] = {false};
     if (cut)
         memset(common, true, sizeof common);
@@ -83,9 +85,9 @@ static uint64_t agreeing(struct tw_isolate *c, const struct twin_search_set *pin
 /* Compares a run with its reference and fills the result: diverged or not, where, in which layer;
  * blind where only text or files differ. Also takes what a natural pair shows beside that: common
  * factors, the first divergence for the report, and what replays say of it. */
-static int compare(struct tw_isolate *c, const struct twin_search_request *q,
-                   const struct twin_run *reference, const struct twin_run *r, bool cut,
-                   struct twin_search_result *out, struct twin_error *err)
+static int compare_with_reference(struct tw_isolate *c, const struct twin_search_request *q,
+                                  const struct twin_run *reference, const struct twin_run *r,
+                                  bool cut, struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_verdict *v = NULL;
     int rc = tw_isolate_compare_pair(c, reference, r, &v, err);
@@ -223,8 +225,8 @@ static char *const *command_of(struct tw_isolate *c, const struct twin_search_re
 }
 
 /* Starts the run: waits for its end, or, with workers, leaves that to them. */
-static int launch(struct tw_isolate *c, const struct twin_search_request *q, struct making *m,
-                  struct tw_workers *workers, struct twin_error *err)
+static int launch_run(struct tw_isolate *c, const struct twin_search_request *q, struct making *m,
+                      struct tw_workers *workers, struct twin_error *err)
 {
     char *mix[4], *const *argv = c->arms ? mix : command_of(c, q);
     struct twin_world_plan p = {.cpu = -1};
@@ -274,8 +276,8 @@ static enum twin_search_status status_of(const struct tw_trial *t)
 
 /* Makes a run, or starts it with workers. The run is made at the level at which its reference was
  * recorded, since runs of different levels have different records. */
-static int make(struct tw_isolate *c, const struct twin_search_request *q, size_t at_once,
-                struct making *m, struct tw_workers *workers, struct twin_error *err)
+static int make_run(struct tw_isolate *c, const struct twin_search_request *q, size_t at_once,
+                    struct making *m, struct tw_workers *workers, struct twin_error *err)
 {
     char title[64];
     *m = (struct making){.reference = q->reference ? tw_isolate_find(c, q->reference) : NULL};
@@ -291,14 +293,14 @@ static int make(struct tw_isolate *c, const struct twin_search_request *q, size_
     m->trial.title = title;
     int rc = tw_isolate_world_of(c, q, &m->world);
     if (rc == 0)
-        rc = launch(c, q, m, workers, err);
+        rc = launch_run(c, q, m, workers, err);
     m->trial.title = NULL;
     return rc;
 }
 
 /* Takes from a run what it shows, and fills *out; keeps the run, so that m has it no longer. */
-static int learn(struct tw_isolate *c, const struct twin_search_request *q, struct making *m,
-                 struct twin_search_result *out, struct twin_error *err)
+static int learn_from_run(struct tw_isolate *c, const struct twin_search_request *q,
+                          struct making *m, struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_run *r = m->trial.run;
     int rc = 0;
@@ -312,7 +314,8 @@ static int learn(struct tw_isolate *c, const struct twin_search_request *q, stru
     else
         learn_effects(c, &m->world, r);
     if (m->reference && out->status == TWIN_ENDED_WELL)
-        rc = compare(c, q, m->reference, r, m->trial.end == TW_TRIAL_DIVERGED, out, err);
+        rc = compare_with_reference(c, q, m->reference, r, m->trial.end == TW_TRIAL_DIVERGED, out,
+                                    err);
     if (c->args.through && q->purpose == TWIN_FOR_REFERENCE)
         out->parted = m->reference != NULL; /* a run of A that agrees with A says nothing of B */
     bool badly = out->status == TWIN_ENDED_BADLY || out->status == TWIN_ENDED_STUCK;
@@ -338,14 +341,14 @@ static void unmake(struct making *m)
 }
 
 /* One request, made here and at once. */
-static int one(struct tw_isolate *c, const struct twin_search_request *q,
-               struct twin_search_result *out, struct twin_error *err)
+static int run_one(struct tw_isolate *c, const struct twin_search_request *q,
+                   struct twin_search_result *out, struct twin_error *err)
 {
     struct making m;
     uint64_t began = tw_monotonic_ns();
-    int rc = make(c, q, 1, &m, NULL, err);
+    int rc = make_run(c, q, 1, &m, NULL, err);
     if (rc == 0)
-        rc = learn(c, q, &m, out, err);
+        rc = learn_from_run(c, q, &m, out, err);
     if (rc == TWIN_EINTR)
         rc = 0; /* before it began: *out says that it has not ended */
     unmake(&m);
@@ -358,7 +361,7 @@ static int one(struct tw_isolate *c, const struct twin_search_request *q,
 static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search_request *q,
                                   struct twin_search_result *out, struct twin_error *err)
 {
-    int rc = one(c, q, out, err);
+    int rc = run_one(c, q, out, err);
     bool first = rc == 0 && !q->reference && q->purpose == TWIN_FOR_BASELINE;
     bool ended = out->status == TWIN_ENDED_WELL && !tw_front_stops(c->front);
     const struct twin_run *r = first && ended ? tw_isolate_find(c, out->handle) : NULL;
@@ -366,14 +369,14 @@ static int one_at_the_right_level(struct tw_isolate *c, const struct twin_search
         return rc;
     c->level = tw_run_level_that_sees(r);
     double seconds = out->seconds;
-    rc = one(c, q, out, err);
+    rc = run_one(c, q, out, err);
     out->seconds += seconds;
     return rc;
 }
 
 /* A vote zooms into two runs that are there already, in the world of the request. */
-static int vote(struct tw_isolate *c, const struct twin_search_request *q,
-                struct twin_search_result *out, struct twin_error *err)
+static int vote_on_pair(struct tw_isolate *c, const struct twin_search_request *q,
+                        struct twin_search_result *out, struct twin_error *err)
 {
     struct twin_world w;
     int rc = tw_isolate_world_of(c, q, &w);
@@ -397,7 +400,7 @@ static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, 
         } else {
             m[i].trial = worker->trial;
             worker->trial.run = NULL;
-            int one_rc = learn(c, &q[i], &m[i], &out[i], err);
+            int one_rc = learn_from_run(c, &q[i], &m[i], &out[i], err);
             rc = rc ? rc : one_rc;
             c->interrupted |= one_rc == 0 && out[i].status == TWIN_NOT_ENDED;
         }
@@ -408,9 +411,10 @@ static int learn_all(struct tw_isolate *c, const struct twin_search_request *q, 
 
 /* Makes n runs at the same time. They count as long as the batch took, which is what they cost of
  * --max-time. */
-static int several(struct tw_isolate *c, const struct twin_search_request *q, size_t n,
-                   struct twin_search_result *out, struct twin_error *err)
+static int run_several(struct tw_isolate *c, const struct twin_search_request *q, size_t n,
+                       struct twin_search_result *out, struct twin_error *err)
 {
+    assert(n > 1);
     struct tw_workers w;
     char title[64];
     size_t begun = 0;
@@ -421,7 +425,7 @@ static int several(struct tw_isolate *c, const struct twin_search_request *q, si
     int rc = tw_workers_open(&w, c->front, n, err);
     /* begun counts the one that failed as well, since it has to be unmade */
     for (; rc == 0 && begun < n; begun++)
-        rc = make(c, &q[begun], n, &m[begun], &w, err);
+        rc = make_run(c, &q[begun], n, &m[begun], &w, err);
     if (rc == 0) {
         snprintf(title, sizeof title, "runs %u to %u %s", q[0].number, q[n - 1].number,
                  twin_search_purpose_name(q[0].purpose));
@@ -445,14 +449,14 @@ int tw_isolate_run(void *user, const struct twin_search_request *request, size_t
     for (size_t i = 0; i < n; i++)
         out[i] = (struct twin_search_result){.status = TWIN_NOT_ENDED, .layer = -1};
     if (n > 1)
-        return several(c, request, n, out, err);
+        return run_several(c, request, n, out, err);
     /* what two commands compute is no question for a replay */
     if (request->purpose == TWIN_FOR_VOTE && c->args.through) {
         *out = (struct twin_search_result){
             .status = TWIN_ENDED_WELL, .layer = -1, .handle = request->reference};
         return 0;
     }
-    int rc = request->purpose == TWIN_FOR_VOTE ? vote(c, request, out, err)
+    int rc = request->purpose == TWIN_FOR_VOTE ? vote_on_pair(c, request, out, err)
                                                : one_at_the_right_level(c, request, out, err);
     c->interrupted |= tw_front_stops(c->front) || (rc == 0 && out->status == TWIN_NOT_ENDED);
     return rc;

@@ -15,8 +15,8 @@
 
 /* Zooms into v->first under a world. Its absence is no error: replays are evidence, not a
  * condition. */
-static void zoom(struct tw_isolate *c, const struct twin_world *w, struct twin_verdict *v,
-                 const struct twin_run *reference)
+static void zoom_into(struct tw_isolate *c, const struct twin_world *w, struct twin_verdict *v,
+                      const struct twin_run *reference)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_world_plan p = {.cpu = -1};
@@ -63,7 +63,7 @@ enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin
     if (c->arms || !f || !first)
         return TWIN_VOTE_UNKNOWN;
     if (v == c->first)
-        zoom(c, &natural, c->first, reference);
+        zoom_into(c, &natural, c->first, reference);
     bool same = f->phase == first->phase && f->kind == first->kind && f->rank == first->rank &&
                 strcmp(f->name, first->name) == 0 && strcmp(f->scope, first->scope) == 0;
     return same ? vote_of(c->first) : TWIN_VOTE_UNKNOWN;
@@ -85,7 +85,7 @@ int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w,
         return 0; /* a vote that cannot be made is no evidence */
     int rc = twin_compare(pair, 2, &o, &v, err);
     if (rc == 0)
-        zoom(c, w, v, pair[0]);
+        zoom_into(c, w, v, pair[0]);
     if (rc == 0) {
         out->vote = vote_of(v);
         memcpy(c->suspect_core, v->replay_core, sizeof c->suspect_core);

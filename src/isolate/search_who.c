@@ -101,7 +101,7 @@ static bool full(const struct tw_isolate_consumers *x)
     return x->count >= SHOWN || !x->text;
 }
 
-static void add(struct tw_isolate_consumers *x, char *text)
+static void add_consumer(struct tw_isolate_consumers *x, char *text)
 {
     bool known = false;
     for (size_t i = 0; text && i < x->count; i++)
@@ -228,9 +228,9 @@ static size_t add_lines(const struct tw_asking *line, size_t count, struct tw_is
             continue;
         }
         char *threads = in_threads(a);
-        add(x, tw_printf("%.*s, %llu call%s%s: %s%s", (int)a->where_bytes, a->where, a->calls,
-                         tw_plural_s(a->calls), threads ? threads : "", a->source,
-                         answer_words(a->answer)));
+        add_consumer(x, tw_printf("%.*s, %llu call%s%s: %s%s", (int)a->where_bytes, a->where,
+                                  a->calls, tw_plural_s(a->calls), threads ? threads : "",
+                                  a->source, answer_words(a->answer)));
         tw_free(threads);
     }
     return agreed;
@@ -259,7 +259,8 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
     struct tw_asking *all = tw_calloc(count + 1, sizeof *all);
     for (size_t i = 0; i < count; i++)
         if (strcmp(line[i].key, "consumer.torch-seeded") == 0)
-            add(x, tw_strdup("torch was never seeded: nothing calls torch.manual_seed before these "
+            add_consumer(
+                x, tw_strdup("torch was never seeded: nothing calls torch.manual_seed before these "
                              "lines draw"));
     size_t lines = all ? python_lines(line, count, key[0], all) : 0;
     if (is_counted(x->factor, word))
@@ -267,7 +268,7 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
     size_t agreed = add_lines(all, lines, x);
     for (size_t i = 0; i < count; i++)
         if (strcmp(line[i].key, key[1]) == 0)
-            add(x, from_stack(r, line[i].value));
+            add_consumer(x, from_stack(r, line[i].value));
     say_left_out(x, agreed);
     tw_free(all);
     tw_free(line);
@@ -276,8 +277,8 @@ static void read_consumers(struct tw_isolate *c, const struct twin_search_report
 
 /* Makes the run that asks for one factor, and keeps what it said as one more entry of c->consumer.
  * f NULL: for what no pin reaches. A run that cannot be made leaves the entry without texts. */
-static void ask(struct tw_isolate *c, const struct twin_search_report *report,
-                const struct twin_factor *f, const char *word)
+static void ask_for_factor(struct tw_isolate *c, const struct twin_search_report *report,
+                           const struct twin_factor *f, const char *word)
 {
     struct tw_isolate_consumers *grown = tw_reallocarray(c->consumer, c->consumer_count + 1,
                                                          sizeof *grown);
@@ -319,12 +320,12 @@ void tw_isolate_ask_who(struct tw_isolate *c, const struct twin_search_report *r
         const struct twin_factor *f = c->factor[r->cause[i].candidate];
         const char *word = f->edits ? NULL : f->asked_as;
         if (word)
-            ask(c, r, f, word);
+            ask_for_factor(c, r, f, word);
         /* Entropy that torch's own generator was started from: the lines that draw say more than
          * the import that asked. */
         if (word && strcmp(word, "torch-draws") != 0 && never_seeded(c))
-            ask(c, r, f, "torch-draws");
+            ask_for_factor(c, r, f, "torch-draws");
     }
     if (r->outcome == TWIN_SEARCH_OUTSIDE && !c->arms && !tw_isolate_stops(c))
-        ask(c, r, NULL, "unpinned");
+        ask_for_factor(c, r, NULL, "unpinned");
 }

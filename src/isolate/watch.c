@@ -37,7 +37,7 @@ struct process {
     bool python, ended, spoke;
 };
 
-static uint64_t number(const char *s, int base)
+static uint64_t read_number(const char *s, int base)
 {
     return strtoull(s, NULL, base);
 }
@@ -80,7 +80,7 @@ static void read_python(struct tw_met *m, const char *text)
         if (tw_starts(at, "unused"))
             continue;
         m->drew[i] = true;
-        m->state[i] += tw_mix64(number(at, 16));
+        m->state[i] += tw_mix64(read_number(at, 16));
     }
 }
 
@@ -104,20 +104,20 @@ static int read_line(struct tw_met *m, struct tw_buf *words, struct process **li
         tw_buf_printf(words, " %s", l->value);
         read_python(m, l->value);
     } else if (strcmp(what, "entropy") == 0) {
-        m->entropy += number(l->value, 10);
+        m->entropy += read_number(l->value, 10);
     } else if (strcmp(what, "clock") == 0) {
-        m->clock += number(l->value, 10);
+        m->clock += read_number(l->value, 10);
     } else if (strcmp(what, "dir-order") == 0 && strcmp(l->value, "unseen") == 0) {
         tw_buf_puts(words, " unseen");
     } else if (strcmp(what, "dir-order") == 0) {
-        m->orders += tw_mix64(number(l->value, 16));
+        m->orders += tw_mix64(read_number(l->value, 16));
     }
     return 0;
 }
 
 /* Fills m from a run. False: not everything is known, because a process did not say all, or there
  * was no memory. m->words is the caller's to free in either case. */
-static bool listen(const struct twin_run *run, struct tw_met *m)
+static bool read_met(const struct twin_run *run, struct tw_met *m)
 {
     struct twin_said_line *line = NULL;
     struct process *list = NULL;
@@ -195,7 +195,7 @@ void twin_factors_common(const struct twin_run *a, const struct twin_run *b,
                          const struct twin_factor *const *factor, size_t count, bool *out)
 {
     struct tw_met x = {0}, y = {0};
-    bool known = listen(a, &x) && listen(b, &y);
+    bool known = read_met(a, &x) && read_met(b, &y);
     for (size_t i = 0; i < count; i++)
         out[i] = known && in_common(&x, &y, factor[i]);
     tw_free(x.words);

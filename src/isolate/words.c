@@ -112,8 +112,8 @@ static char *unquoted(const char *raw, bool *expands)
 /* ---- the list */
 
 /* Adds one word. An operator's text is the operator itself. */
-static int add(struct tw_words *w, enum tw_word_kind kind, const char *from, size_t bytes,
-               struct twin_error *err)
+static int add_word(struct tw_words *w, enum tw_word_kind kind, const char *from, size_t bytes,
+                    struct twin_error *err)
 {
     if (w->count == w->room) {
         size_t room = w->room ? 2 * w->room : 32;
@@ -169,7 +169,7 @@ static int add_operator(struct tw_words *w, enum tw_word_kind kind, const char *
     /* an empty line, or one behind an operator, which goes on */
     if (kind == TW_CONTROL && *p == '\n' && (!last || last->kind == TW_CONTROL))
         return 0;
-    return add(w, kind, p, bytes, err);
+    return add_word(w, kind, p, bytes, err);
 }
 
 static void drop_last(struct tw_words *w)
@@ -206,7 +206,7 @@ int tw_words_split(const char *command, struct tw_words *out, struct twin_error 
                                     "the command: %.60s",
                                     p);
             else
-                rc = add(out, TW_WORD, p, bytes = (size_t)(end - p), err);
+                rc = add_word(out, TW_WORD, p, bytes = (size_t)(end - p), err);
         }
         p += bytes;
     }

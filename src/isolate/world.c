@@ -23,7 +23,7 @@ struct parse {
 };
 
 /* TWIN_EINVAL, with the id that is nearest to what was typed. */
-static int unknown(const struct parse *p, const char *id)
+static int unknown_factor(const struct parse *p, const char *id)
 {
     const char **names = tw_calloc(p->f->count + 1, sizeof *names);
     for (size_t i = 0; names && i < p->f->count; i++)
@@ -116,7 +116,7 @@ static int take_item(struct parse *p, char *item)
     }
     const struct twin_factor *f = twin_factor_find(p->f, item + without);
     if (!f)
-        return unknown(p, item + without);
+        return unknown_factor(p, item + without);
     struct twin_setting *s = &p->slot[f - p->f->factor];
     if (!without)
         return set_mode(p, s, value);

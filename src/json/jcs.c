@@ -37,7 +37,7 @@ static bool reads_back(const struct decimal *d, double v)
 }
 
 /* The next decimal of as many digits, upwards or downwards. */
-static void step(struct decimal *d, int by)
+static void step_decimal(struct decimal *d, int by)
 {
     const char over = by > 0 ? '9' : '0';
     const char under = by > 0 ? '0' : '9';
@@ -60,7 +60,7 @@ static void step(struct decimal *d, int by)
 /* The shortest decimal that reads back as v > 0, the nearest of those. The nearest of p digits is
  * what printf gives; where it does not read back a neighbour may, since below a power of two the
  * doubles lie twice as close as above it. */
-static void shortest(double v, struct decimal *d)
+static void shortest_decimal(double v, struct decimal *d)
 {
     for (int p = 1; p <= DIGITS; p++) {
         char text[DIGITS + 16];
@@ -76,7 +76,7 @@ static void shortest(double v, struct decimal *d)
             return;
         for (int by = -1; by <= 1; by += 2) {
             *d = nearest;
-            step(d, by);
+            step_decimal(d, by);
             if (reads_back(d, v))
                 return;
         }
@@ -94,7 +94,7 @@ void tw_jcs_number(double v, char out[32])
     }
     if (v < 0)
         *o++ = '-';
-    shortest(fabs(v), &d);
+    shortest_decimal(fabs(v), &d);
     while (d.count > 1 && d.digit[d.count - 1] == '0')
         d.count--;
     const int k = d.count, n = d.point;

@@ -48,7 +48,7 @@ static int spawn(char *const *argv, int out_fd, pid_t *pid, struct twin_error *e
 }
 
 /* Starts the program. *fd: what it prints, the caller's to close; -1 after an error. */
-static int start(char *const *argv, int *fd, pid_t *pid, struct twin_error *err)
+static int start_program(char *const *argv, int *fd, pid_t *pid, struct twin_error *err)
 {
     int ends[2];
     *fd = -1;
@@ -64,8 +64,8 @@ static int start(char *const *argv, int *fd, pid_t *pid, struct twin_error *err)
 }
 
 /* Reads to the end of file or to the deadline. */
-static int collect(int fd, double timeout_s, struct tw_buf *b, const char *name,
-                   struct twin_error *err)
+static int collect_output(int fd, double timeout_s, struct tw_buf *b, const char *name,
+                          struct twin_error *err)
 {
     uint64_t deadline = tw_monotonic_ns() + (uint64_t)(timeout_s * 1e9);
     for (;;) {
@@ -100,11 +100,11 @@ int tw_capture(char *const *argv, double timeout_s, char **out, int *status, str
     int fd;
     pid_t pid;
     *out = NULL;
-    int rc = start(argv, &fd, &pid, err);
+    int rc = start_program(argv, &fd, &pid, err);
     if (rc != 0)
         return rc;
     tw_buf_puts(&b, "");
-    rc = collect(fd, timeout_s, &b, argv[0], err);
+    rc = collect_output(fd, timeout_s, &b, argv[0], err);
     if (rc != 0)
         kill(-pid, SIGKILL);
     while (waitpid(pid, status, 0) < 0 && errno == EINTR)
@@ -145,7 +145,7 @@ int tw_capture_lines(char *const *argv, double silence_s, const struct tw_front 
     pid_t pid;
     bool more = true;
     *interrupted = false;
-    int rc = start(argv, &fd, &pid, err);
+    int rc = start_program(argv, &fd, &pid, err);
     if (rc != 0)
         return rc;
     uint64_t heard = tw_monotonic_ns();

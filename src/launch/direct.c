@@ -19,7 +19,7 @@
 enum { COPY_BYTES = 256 << 10 };
 
 /* Where the next byte goes. */
-static off_t place(int fd)
+static off_t place_in_file(int fd)
 {
     struct stat st;
     int flags = fcntl(fd, F_GETFL);
@@ -46,7 +46,7 @@ bool tw_stream_try_direct(struct tw_stream *s, int fd)
         return false;
     s->direct = fd;
     s->direct_is_file = S_ISREG(st.st_mode);
-    s->direct_from = s->direct_is_file ? place(fd) : 0;
+    s->direct_from = s->direct_is_file ? place_in_file(fd) : 0;
     s->direct_until = -1;
     return true;
 }
@@ -54,11 +54,11 @@ bool tw_stream_try_direct(struct tw_stream *s, int fd)
 void tw_stream_direct_cut(struct tw_stream *s)
 {
     if (s->direct >= 0 && s->direct_is_file && s->direct_until < 0)
-        s->direct_until = place(s->direct);
+        s->direct_until = place_in_file(s->direct);
 }
 
 /* Copies [from, until) of `in`. Returns 0, or an errno; what was copied before it counts. */
-static int copy(struct tw_stream *s, int in, off_t from, off_t until)
+static int copy_range(struct tw_stream *s, int in, off_t from, off_t until)
 {
     while (from < until) {
         size_t want = until - from < COPY_BYTES ? (size_t)(until - from) : COPY_BYTES;
@@ -93,7 +93,7 @@ int tw_stream_direct_collect(struct tw_stream *s, const char **why)
     }
     snprintf(path, sizeof path, "/proc/self/fd/%d", s->direct);
     int in = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    int error = in < 0 ? errno : copy(s, in, s->direct_from, s->direct_until);
+    int error = in < 0 ? errno : copy_range(s, in, s->direct_from, s->direct_until);
     if (in >= 0)
         close(in);
     if (error)

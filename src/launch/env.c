@@ -22,7 +22,7 @@ static size_t name_length(const char *entry)
 
 /* The place of the first entry of this name, e->n when there is none. An entry without "=" is a
  * name, too. */
-static size_t find(const struct tw_env *e, const char *name, size_t n)
+static size_t find_variable(const struct tw_env *e, const char *name, size_t n)
 {
     size_t i = 0;
     while (i < e->n && !(name_length(e->v[i]) == n && memcmp(e->v[i], name, n) == 0))
@@ -36,7 +36,7 @@ int tw_env_put(struct tw_env *e, const char *entry, struct twin_error *err)
     char *copy = tw_strdup(entry);
     if (!copy)
         return tw_no_memory(err, "for the job's environment");
-    size_t i = find(e, entry, name_length(entry));
+    size_t i = find_variable(e, entry, name_length(entry));
     if (i < e->n) {
         tw_free(e->v[i]);
         e->v[i] = copy;
@@ -63,7 +63,7 @@ int tw_env_set(struct tw_env *e, const char *name, const char *value, struct twi
 
 void tw_env_unset(struct tw_env *e, const char *name)
 {
-    size_t i = find(e, name, strlen(name));
+    size_t i = find_variable(e, name, strlen(name));
     if (i == e->n)
         return;
     tw_free(e->v[i]);
@@ -73,7 +73,7 @@ void tw_env_unset(struct tw_env *e, const char *name)
 
 const char *tw_env_get(const struct tw_env *e, const char *name)
 {
-    size_t i = find(e, name, strlen(name));
+    size_t i = find_variable(e, name, strlen(name));
     return i < e->n && e->v[i][strlen(name)] == '=' ? e->v[i] + strlen(name) + 1 : NULL;
 }
 

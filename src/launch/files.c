@@ -110,8 +110,8 @@ static bool is_of_home(const struct walk *w, const struct folder *in, int fd, co
 }
 
 /* Looks at one name of folder `in` (open as fd): a file becomes an entry, a folder is queued. */
-static int take(struct walk *w, const struct folder *in, int fd, const char *name,
-                struct twin_error *err)
+static int take_name(struct walk *w, const struct folder *in, int fd, const char *name,
+                     struct twin_error *err)
 {
     struct stat st;
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -165,7 +165,7 @@ static int list_folder(struct walk *w, int root, const struct folder *f, struct 
             w->s->truncated = true;
             break;
         }
-        rc = take(w, f, fd, e->d_name, err);
+        rc = take_name(w, f, fd, e->d_name, err);
     }
     closedir(d);
     return rc;

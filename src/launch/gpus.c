@@ -57,7 +57,7 @@ struct sampler {
 #define LOOK_UP(g, field, name) *(void **)&(g)->field = dlsym((g)->library, name)
 
 /* Loads the driver's library and finds the GPUs. False: there is none to sample. */
-static bool begin(struct sampler *g)
+static bool begin_sampling(struct sampler *g)
 {
     int (*init)(void), (*count)(unsigned *), (*at)(unsigned, device *);
     g->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -81,7 +81,7 @@ static bool begin(struct sampler *g)
 }
 
 /* A cell: the number, or "-" when no GPU told one. */
-static void number(char out[24], unsigned known, unsigned long long v)
+static void write_number(char out[24], unsigned known, unsigned long long v)
 {
     if (known)
         snprintf(out, 24, "%llu", v);
@@ -91,7 +91,7 @@ static void number(char out[24], unsigned known, unsigned long long v)
 
 /* One row over all GPUs: mean use, slowest clock, sum of power, hottest die, and whether any is
  * slowed down. n counts the GPUs that answered. False when the row could not be written. */
-static bool row(const struct sampler *g, uint64_t now, bool head)
+static bool write_row(const struct sampler *g, uint64_t now, bool head)
 {
     unsigned long long used = 0, watts = 0, hottest = 0, slowest = ~0ull, slowed = 0, why;
     unsigned n[5] = {0}, v, both[2];
@@ -109,11 +109,11 @@ static bool row(const struct sampler *g, uint64_t now, bool head)
             n[4]++, slowed |= (why & HELD_DOWN) != 0;
     }
     char cell[5][24], text[512];
-    number(cell[0], n[0], n[0] ? used / n[0] : 0);
-    number(cell[1], n[1], slowest);
-    number(cell[2], n[2], watts);
-    number(cell[3], n[3], hottest);
-    number(cell[4], n[4], slowed);
+    write_number(cell[0], n[0], n[0] ? used / n[0] : 0);
+    write_number(cell[1], n[1], slowest);
+    write_number(cell[2], n[2], watts);
+    write_number(cell[3], n[3], hottest);
+    write_number(cell[4], n[4], slowed);
     int used_bytes =
         head
             ? snprintf(text, sizeof text,
@@ -135,10 +135,10 @@ static _Noreturn void sample(struct sampler *g)
 {
     uint64_t start = tw_monotonic_ns(), pause = 0;
     struct pollfd end = {.fd = TW_CHILD_KEEPS, .events = POLLIN};
-    bool head = true, more = g->path && begin(g);
+    bool head = true, more = g->path && begin_sampling(g);
     while (more && poll(&end, 1, (int)(pause / 1000000)) == 0) {
         uint64_t now = tw_monotonic_ns();
-        more = row(g, now, head);
+        more = write_row(g, now, head);
         head = false;
         uint64_t spacing = (tw_monotonic_ns() - now) * SPACING, sparse = (now - start) / ROWS_DENSE;
         pause = spacing > PERIOD_MS * 1000000ull ? spacing : PERIOD_MS * 1000000ull;

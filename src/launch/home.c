@@ -119,8 +119,8 @@ static bool may_be(const char *name, const char *spec)
 
 /* Adds every run folder below `runs` to *list, or (spec) those that may be the one that is meant.
  * On failure *list holds what was found before; the caller frees it in either case. */
-static int collect(DIR *d, const char *runs, const char *spec, struct entry **list, size_t *n,
-                   struct twin_error *err)
+static int collect_runs(DIR *d, const char *runs, const char *spec, struct entry **list, size_t *n,
+                        struct twin_error *err)
 {
     for (struct dirent *e; (e = readdir(d));) {
         if (e->d_name[0] == '.' || (spec && !may_be(e->d_name, spec)))
@@ -158,7 +158,7 @@ static int list_runs(const char *home, const char *spec, char ***dirs, size_t *c
     DIR *d = opendir(runs);
     int rc = 0;
     if (d)
-        rc = collect(d, runs, spec, &list, &n, err);
+        rc = collect_runs(d, runs, spec, &list, &n, err);
     else if (errno != ENOENT)
         rc = twin_error_system(err, "cannot list %s", runs);
     if (d)

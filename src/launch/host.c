@@ -73,7 +73,7 @@ struct tw_host {
     bool failed;
 };
 
-static void set(struct tw_host *h, int column, bool known, uint64_t value)
+static void set_counter(struct tw_host *h, int column, bool known, uint64_t value)
 {
     h->known[column] = known;
     h->value[column] = value;
@@ -82,7 +82,7 @@ static void set(struct tw_host *h, int column, bool known, uint64_t value)
 /* ---- processors */
 
 /* cpu user nice system idle iowait irq softirq steal; guests are in user and nice. */
-static void processors(struct tw_host *h)
+static void read_processors(struct tw_host *h)
 {
     char text[8192];
     unsigned long long v[8] = {0};
@@ -90,9 +90,9 @@ static void processors(struct tw_host *h)
         return;
     int n = sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", v, v + 1, v + 2, v + 3,
                    v + 4, v + 5, v + 6, v + 7);
-    set(h, H_busy_ns, n >= 7, (v[0] + v[1] + v[2] + v[5] + v[6]) * h->tick_ns);
-    set(h, H_iowait_ns, n >= 5, v[4] * h->tick_ns);
-    set(h, H_steal_ns, n == 8, v[7] * h->tick_ns);
+    set_counter(h, H_busy_ns, n >= 7, (v[0] + v[1] + v[2] + v[5] + v[6]) * h->tick_ns);
+    set_counter(h, H_iowait_ns, n >= 5, v[4] * h->tick_ns);
+    set_counter(h, H_steal_ns, n == 8, v[7] * h->tick_ns);
 }
 
 /* "some avg10=.. total=MICROSECONDS": time in which at least one task waited for it. */
@@ -100,18 +100,18 @@ static void pressure(struct tw_host *h, const char *path, int column)
 {
     char text[256], *total;
     if (tw_proc_read_small(path, text, sizeof text) > 0 && (total = strstr(text, "total=")))
-        set(h, column, true, strtoull(total + 6, NULL, 10) * 1000u);
+        set_counter(h, column, true, strtoull(total + 6, NULL, 10) * 1000u);
 }
 
 /* The number before the slash of "0.20 0.18 0.12 1/80 11206": threads that run or could run. */
-static void load(struct tw_host *h)
+static void read_load(struct tw_host *h)
 {
     char text[128], *slash;
     if (tw_proc_read_small("/proc/loadavg", text, sizeof text) <= 0 || !(slash = strchr(text, '/')))
         return;
     while (slash > text && slash[-1] != ' ')
         slash--;
-    set(h, H_runnable, true, strtoull(slash, NULL, 10));
+    set_counter(h, H_runnable, true, strtoull(slash, NULL, 10));
 }
 
 /* ---- the quota of the job's control group */
@@ -188,13 +188,13 @@ static void quota(struct tw_host *h)
         memcpy(h->group, text, sizeof text);
         h->throttled_base = ns - h->value[H_throttled_ns];
     }
-    set(h, H_throttled_ns, known, ns - h->throttled_base);
+    set_counter(h, H_throttled_ns, known, ns - h->throttled_base);
 }
 
 /* ---- network and disks */
 
 /* Bytes in and out of all interfaces; the loopback is counted apart and once. */
-static void network(struct tw_host *h)
+static void read_network(struct tw_host *h)
 {
     char text[16384], *save = NULL;
     uint64_t loopback = 0, others = 0;
@@ -211,8 +211,8 @@ static void network(struct tw_host *h)
         else
             others += in + out;
     }
-    set(h, H_net_bytes, true, others);
-    set(h, H_loopback_bytes, true, loopback);
+    set_counter(h, H_net_bytes, true, others);
+    set_counter(h, H_loopback_bytes, true, loopback);
 }
 
 /* The second line that begins with Tcp: is numbers; retransmitted segments are the 12th. */
@@ -223,7 +223,7 @@ static void retransmits(struct tw_host *h)
     if (tw_proc_read_small("/proc/net/snmp", text, sizeof text) > 0 &&
         (at = strstr(text, "\nTcp:")) && (at = strstr(at + 1, "\nTcp:")) &&
         sscanf(at, "\nTcp: %*d %*d %*d %*d %*d %*d %*d %*d %*d %*d %*d %llu", &v) == 1)
-        set(h, H_retransmits, true, v);
+        set_counter(h, H_retransmits, true, v);
 }
 
 /* Pages in and out of block devices, in KiB: no double counting of partitions and of devices built
@@ -234,8 +234,8 @@ static void disks(struct tw_host *h)
     if (tw_proc_read_small("/proc/vmstat", text, sizeof text) <= 0 ||
         !(in = strstr(text, "\npgpgin ")) || !(out = strstr(text, "\npgpgout ")))
         return;
-    set(h, H_disk_read_bytes, true, strtoull(in + 8, NULL, 10) * 1024u);
-    set(h, H_disk_written_bytes, true, strtoull(out + 9, NULL, 10) * 1024u);
+    set_counter(h, H_disk_read_bytes, true, strtoull(in + 8, NULL, 10) * 1024u);
+    set_counter(h, H_disk_written_bytes, true, strtoull(out + 9, NULL, 10) * 1024u);
 }
 
 /* ---- what moves slowly, or costs much to read */
@@ -252,7 +252,7 @@ static bool file_number(const char *path, uint64_t *v)
 
 /* The mean clock of the first CPUS_MAX processors and the sum of their thermal events. Where the
  * first one tells neither, no other is asked. */
-static void clocks(struct tw_host *h)
+static void read_clocks(struct tw_host *h)
 {
     uint64_t khz = 0, events = 0, v;
     unsigned n = 0, m = 0;
@@ -272,23 +272,23 @@ static void clocks(struct tw_host *h)
         if (cpu == 0 && n + m == 0)
             return; /* a virtual machine, mostly */
     }
-    set(h, H_khz, n > 0, n ? khz / n : 0);
-    set(h, H_thermal_events, m > 0, events);
+    set_counter(h, H_khz, n > 0, n ? khz / n : 0);
+    set_counter(h, H_thermal_events, m > 0, events);
 }
 
-static void memory(struct tw_host *h)
+static void read_memory(struct tw_host *h)
 {
     char text[512], *at;
     if (tw_proc_read_small("/proc/meminfo", text, sizeof text) > 0 &&
         (at = strstr(text, "MemAvailable:")))
-        set(h, H_available_bytes, true, strtoull(at + 13, NULL, 10) * 1024u);
+        set_counter(h, H_available_bytes, true, strtoull(at + 13, NULL, 10) * 1024u);
 }
 
 /* ---- rows */
 
 /* Appends the rows so far to the file, which is opened each time: no descriptor of it is open while
  * the job runs on. */
-static void flush(struct tw_host *h, uint64_t now)
+static void flush_rows(struct tw_host *h, uint64_t now)
 {
     h->flushed_ns = now;
     if (h->rows.len == 0 || h->failed)
@@ -301,7 +301,7 @@ static void flush(struct tw_host *h, uint64_t now)
 }
 
 /* Writes one row from known and value. */
-static void row(struct tw_host *h, uint64_t now)
+static void write_row(struct tw_host *h, uint64_t now)
 {
     tw_buf_printf(&h->rows, "%llu", (unsigned long long)now);
     for (int i = 0; i < H_COUNT; i++) {
@@ -330,16 +330,16 @@ void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool 
         return;
     uint64_t begin_cpu = cpu_ns();
     struct tw_tree_usage u;
-    processors(h);
+    read_processors(h);
     tw_tree_usage(tree, &u);
-    set(h, H_job_cpu_ns, true, u.cpu_ticks * h->tick_ns);
+    set_counter(h, H_job_cpu_ns, true, u.cpu_ticks * h->tick_ns);
     /* none: it has ended, which is no number of workers */
-    set(h, H_job_processes, u.processes > 0, u.processes);
-    set(h, H_job_threads, u.processes > 0, u.threads);
+    set_counter(h, H_job_processes, u.processes > 0, u.processes);
+    set_counter(h, H_job_threads, u.processes > 0, u.threads);
     pressure(h, "/proc/pressure/cpu", H_cpu_stall_ns);
     pressure(h, "/proc/pressure/io", H_io_stall_ns);
     quota(h);
-    network(h);
+    read_network(h);
     static const int slow[] = {H_memory_stall_ns, H_runnable,           H_retransmits,
                                H_disk_read_bytes, H_disk_written_bytes, H_khz,
                                H_thermal_events,  H_available_bytes};
@@ -348,15 +348,15 @@ void tw_host_sample(struct tw_host *h, struct tw_tree *tree, uint64_t now, bool 
     if (last || now >= h->slow_ns) {
         h->slow_ns = now + SLOW_MS * MS;
         pressure(h, "/proc/pressure/memory", H_memory_stall_ns);
-        load(h);
+        read_load(h);
         retransmits(h);
         disks(h);
-        clocks(h);
-        memory(h);
+        read_clocks(h);
+        read_memory(h);
     }
-    row(h, now);
+    write_row(h, now);
     if (last || now - h->flushed_ns > FLUSH_MS * MS)
-        flush(h, now);
+        flush_rows(h, now);
     uint64_t spacing = (cpu_ns() - begin_cpu) * SPACING, sparse = (now - h->start_ns) / ROWS_DENSE;
     spacing = spacing > PERIOD_MS * MS ? spacing : PERIOD_MS * MS;
     h->next_ns = now + (spacing > sparse ? spacing : sparse);
@@ -380,7 +380,7 @@ struct tw_host *tw_host_open(const char *run_dir, pid_t job, uint64_t now)
     h->tick_ns = 1000000000u / (uint64_t)(ticks > 0 ? ticks : 100);
     h->failed = !h->path;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    set(h, H_cpus, online > 0, (uint64_t)online);
+    set_counter(h, H_cpus, online > 0, (uint64_t)online);
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     tw_buf_printf(&h->rows, "twinrun.telemetry/1\thost\t%s\nt_ns\t" COLUMNS(NAME), host);

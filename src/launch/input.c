@@ -88,7 +88,7 @@ bool tw_input_wants_source(const struct tw_input *in)
 
 /* Fills the empty chunk: from the spool as long as earlier runs have left something there, then
  * from our stdin. Fills nothing when neither has anything now. */
-static void refill(struct tw_input *in, bool source_ready)
+static void refill_chunk(struct tw_input *in, bool source_ready)
 {
     ssize_t n;
     if (in->replay < in->replay_end) {
@@ -124,7 +124,7 @@ void tw_input_pump(struct tw_input *in, bool source_ready)
     if (in->sink < 0)
         return;
     if (in->chunk_off == in->chunk_len)
-        refill(in, source_ready);
+        refill_chunk(in, source_ready);
     while (in->chunk_off < in->chunk_len) {
         ssize_t n = write(in->sink, in->chunk + in->chunk_off, in->chunk_len - in->chunk_off);
         if (n < 0 && errno == EINTR)

@@ -210,7 +210,7 @@ static void reserve_room(struct launch *l, bool take)
 
 /* Writes run.json, before the job (complete false: without an outcome) and after it. A reader takes
  * one without an outcome for a run whose launcher was ended. */
-static int save(struct launch *l, bool complete)
+static int save_run(struct launch *l, bool complete)
 {
     struct tw_run_extra x = {
         .o = l->o,
@@ -331,7 +331,7 @@ static int prepare_job(struct launch *l)
     if (rc == 0 && o->agents)
         rc = tw_env_protocol(&l->env, o, l->run, &l->agent, l->err);
     if (rc == 0)
-        rc = save(l, false);
+        rc = save_run(l, false);
     if (rc == 0)
         reserve_room(l, true);
     return rc;
@@ -546,7 +546,7 @@ static void note_ids(struct launch *l)
 
 /* After the job: fills in all that is known of the run and saves it. A part that fails for lack of
  * memory must not cost the rest, so every step is tried and the first error is reported. */
-static int collect(struct launch *l)
+static int collect_run(struct launch *l)
 {
     struct twin_run *run = l->run;
     int rc = 0, one;
@@ -573,7 +573,7 @@ static int collect(struct launch *l)
     reserve_room(l, false);
     watch_end(l);
     if (rc == 0)
-        rc = save(l, true);
+        rc = save_run(l, true);
     tw_agent_cleanup(&l->agent, keep_stage);
     return rc;
 }
@@ -594,7 +594,7 @@ static int run_job(struct launch *l, const sigset_t *wanted)
         job->gpus = NULL;
     }
     tw_input_close(&job->input, l->run);
-    return collect(l);
+    return collect_run(l);
 }
 
 /* Gives back everything but the run. Our signals are let through last: from then on a Ctrl-C ends

@@ -222,7 +222,7 @@ struct reader {
 };
 
 /* Says that a field is not as expected. Only the first complaint is kept. */
-static void bad(struct reader *r, const char *key, const char *expected)
+static void bad_field(struct reader *r, const char *key, const char *expected)
 {
     if (r->rc == 0)
         r->rc = twin_error_set(r->err, TWIN_EFORMAT, "%s: field \"%s\" is not %s", r->path, key,
@@ -243,12 +243,12 @@ static char *text_of(struct reader *r, json_t *v, const char *key)
             out[n] = '\0';
             if (!tw_unhex(hex, n, out) || strlen(out) != n) {
                 tw_free(out);
-                bad(r, key, "a string of hexadecimal digits");
+                bad_field(r, key, "a string of hexadecimal digits");
                 return NULL;
             }
         }
     } else {
-        bad(r, key, "a string");
+        bad_field(r, key, "a string");
         return NULL;
     }
     if (!out && r->rc == 0)
@@ -256,7 +256,7 @@ static char *text_of(struct reader *r, json_t *v, const char *key)
     return out;
 }
 
-static char *text(struct reader *r, json_t *o, const char *key)
+static char *text_in(struct reader *r, json_t *o, const char *key)
 {
     return text_of(r, json_object_get(o, key), key);
 }
@@ -269,11 +269,11 @@ static char *text_or_null(struct reader *r, json_t *o, const char *key)
 }
 
 /* A whole number from low to high; `low` when it is none, with the error set. */
-static int64_t integer(struct reader *r, json_t *o, const char *key, int64_t low, int64_t high)
+static int64_t integer_of(struct reader *r, json_t *o, const char *key, int64_t low, int64_t high)
 {
     json_t *v = json_object_get(o, key);
     if (!json_is_integer(v) || json_integer_value(v) < low || json_integer_value(v) > high) {
-        bad(r, key, "a whole number in its range");
+        bad_field(r, key, "a whole number in its range");
         return low;
     }
     return json_integer_value(v);
@@ -283,15 +283,15 @@ static bool boolean(struct reader *r, json_t *o, const char *key)
 {
     json_t *v = json_object_get(o, key);
     if (!json_is_boolean(v))
-        bad(r, key, "true or false");
+        bad_field(r, key, "true or false");
     return json_is_true(v);
 }
 
-static double number(struct reader *r, json_t *o, const char *key)
+static double number_of(struct reader *r, json_t *o, const char *key)
 {
     json_t *v = json_object_get(o, key);
     if (!json_is_number(v))
-        bad(r, key, "a number");
+        bad_field(r, key, "a number");
     return json_number_value(v);
 }
 
@@ -303,7 +303,7 @@ static void digest(struct reader *r, json_t *o, const char *key, char out[65])
     if (tw_is_hex(s, 64) || tw_is_hex(s, 0))
         memcpy(out, s, strlen(s) + 1);
     else
-        bad(r, key, "a SHA-256 in 64 hexadecimal digits, or empty");
+        bad_field(r, key, "a SHA-256 in 64 hexadecimal digits, or empty");
 }
 
 /* Room for the items of array `key`; NULL and *n = 0 when it is empty or wrong. */
@@ -311,7 +311,7 @@ static void *items(struct reader *r, json_t *o, const char *key, size_t size, js
 {
     *array = json_object_get(o, key);
     if (!json_is_array(*array) || json_array_size(*array) > ITEMS_MAX) {
-        bad(r, key, "a list");
+        bad_field(r, key, "a list");
         *array = NULL;
         return NULL;
     }
@@ -341,9 +341,9 @@ static void read_processes(struct reader *r, json_t *o, struct twin_run *run)
     for (size_t i = 0; run->processes && r->rc == 0 && i < json_array_size(a); i++) {
         json_t *v = json_array_get(a, i);
         struct twin_run_process *p = &run->processes[run->process_count++];
-        p->pid = (int)integer(r, v, "pid", 0, INT_MAX);
-        p->ppid = (int)integer(r, v, "ppid", 0, INT_MAX);
-        p->argv = text(r, v, "argv");
+        p->pid = (int)integer_of(r, v, "pid", 0, INT_MAX);
+        p->ppid = (int)integer_of(r, v, "ppid", 0, INT_MAX);
+        p->argv = text_in(r, v, "argv");
         p->armed = boolean(r, v, "armed");
         p->why = text_or_null(r, v, "why");
         p->outlived = boolean(r, v, "outlived");
@@ -358,18 +358,18 @@ static void read_files(struct reader *r, json_t *o, struct twin_run *run)
     for (size_t i = 0; run->files && r->rc == 0 && i < json_array_size(a); i++) {
         json_t *v = json_array_get(a, i);
         struct twin_run_file *f = &run->files[run->file_count++];
-        f->path = text(r, v, "path");
-        f->bytes = (uint64_t)integer(r, v, "bytes", 0, INT64_MAX);
+        f->path = text_in(r, v, "path");
+        f->bytes = (uint64_t)integer_of(r, v, "bytes", 0, INT64_MAX);
         digest(r, v, "sha256", f->sha256);
         f->why = text_or_null(r, v, "why");
         f->existed_before = boolean(r, v, "existed_before");
         if (json_object_get(v, "bytes_before"))
-            f->bytes_before = (uint64_t)integer(r, v, "bytes_before", 0, INT64_MAX);
+            f->bytes_before = (uint64_t)integer_of(r, v, "bytes_before", 0, INT64_MAX);
         f->listing = json_is_true(json_object_get(v, "listing"));
         f->kept = text_or_null(r, v, "kept");
         /* the copy is read later: its path must not lead out of the run folder */
         if (f->kept && tw_path_fault(f->kept, strlen(f->kept), TW_PATH_ANY_NAME | TW_PATH_GIT))
-            bad(r, "kept", "a path in the run folder");
+            bad_field(r, "kept", "a path in the run folder");
     }
     run->files_truncated = boolean(r, o, "files_truncated");
 }
@@ -384,11 +384,11 @@ static void read_data(struct reader *r, json_t *o, struct twin_run *run)
     for (size_t i = 0; run->data && r->rc == 0 && i < json_array_size(a); i++) {
         json_t *v = json_array_get(a, i);
         struct twin_run_data *d = &run->data[run->data_count++];
-        d->folder = text(r, v, "folder");
-        d->manifest = text(r, v, "manifest");
+        d->folder = text_in(r, v, "folder");
+        d->manifest = text_in(r, v, "manifest");
         digest(r, v, "root", d->root);
-        d->files = (uint64_t)integer(r, v, "files", 0, INT64_MAX);
-        d->bytes = (uint64_t)integer(r, v, "bytes", 0, INT64_MAX);
+        d->files = (uint64_t)integer_of(r, v, "files", 0, INT64_MAX);
+        d->bytes = (uint64_t)integer_of(r, v, "bytes", 0, INT64_MAX);
     }
 }
 
@@ -398,10 +398,10 @@ static void read_output(struct reader *r, json_t *o, const char *key, uint64_t *
 {
     json_t *v = json_object_get(o, key);
     if (!json_is_object(v)) {
-        bad(r, key, "an object");
+        bad_field(r, key, "an object");
         return;
     }
-    *n = (uint64_t)integer(r, v, "bytes", 0, INT64_MAX);
+    *n = (uint64_t)integer_of(r, v, "bytes", 0, INT64_MAX);
     digest(r, v, "sha256", sha256);
     *truncated = boolean(r, v, "truncated");
 }
@@ -417,7 +417,7 @@ static void read_hold(struct reader *r, json_t *factors, const char *name, struc
     h->done = boolean(r, v, "done");
     h->why = text_or_null(r, v, "why");
     if (cpu)
-        *cpu = (int)integer(r, v, "cpu", 0, INT_MAX);
+        *cpu = (int)integer_of(r, v, "cpu", 0, INT_MAX);
 }
 
 /* What was held still or shaken. The time that the job was shown is not stored: it follows from the
@@ -428,7 +428,7 @@ static void read_factors(struct reader *r, json_t *o, struct twin_run *run)
     if (!factors)
         return;
     if (!json_is_object(factors)) {
-        bad(r, "factors", "an object");
+        bad_field(r, "factors", "an object");
         return;
     }
     read_hold(r, factors, "aslr", &run->aslr, NULL);
@@ -443,27 +443,27 @@ static void read_factors(struct reader *r, json_t *o, struct twin_run *run)
 /* The fields that are written before the job starts; every run has them. */
 static void read_start(struct reader *r, json_t *o, struct twin_run *run)
 {
-    run->id = text(r, o, "id");
-    run->label = text(r, o, "label");
+    run->id = text_in(r, o, "id");
+    run->label = text_in(r, o, "label");
     read_strings(r, o, "argv", &run->argv, &run->argc);
-    run->cwd = text(r, o, "cwd");
-    run->host = text(r, o, "host");
+    run->cwd = text_in(r, o, "cwd");
+    run->host = text_in(r, o, "host");
     json_int_t pid = json_integer_value(json_object_get(json_object_get(o, "launcher"), "pid"));
     run->launcher_pid = pid > 0 && pid <= INT_MAX ? (int)pid : 0;
-    run->start_realtime_ns = integer(r, o, "start_realtime_ns", INT64_MIN, INT64_MAX);
+    run->start_realtime_ns = integer_of(r, o, "start_realtime_ns", INT64_MIN, INT64_MAX);
     if (json_object_get(o, "start_monotonic_ns")) /* older runs have none */
-        run->start_monotonic_ns = integer(r, o, "start_monotonic_ns", 0, INT64_MAX);
-    char *level = text(r, o, "level");
+        run->start_monotonic_ns = integer_of(r, o, "start_monotonic_ns", 0, INT64_MAX);
+    char *level = text_in(r, o, "level");
     if (level && twin_level_parse(level, &run->level) != 0)
-        bad(r, "level", "one of steps, tensors, modules, ops");
+        bad_field(r, "level", "one of steps, tensors, modules, ops");
     tw_free(level);
-    run->max_steps = (uint32_t)integer(r, o, "max_steps", 0, UINT32_MAX);
+    run->max_steps = (uint32_t)integer_of(r, o, "max_steps", 0, UINT32_MAX);
     run->agents = boolean(r, o, "agents");
     json_t *agent = json_object_get(o, "agent");
     if (!json_is_object(agent))
-        bad(r, "agent", "an object");
+        bad_field(r, "agent", "an object");
     else
-        run->agent_load_s = number(r, agent, "load_s");
+        run->agent_load_s = number_of(r, agent, "load_s");
     read_factors(r, o, run);
     read_strings(r, o, "notes", &run->notes, &run->note_count);
     read_data(r, o, run);
@@ -487,14 +487,14 @@ static void read_facts(struct reader *r, json_t *o, struct twin_run *run)
 /* The fields that are known when the job has ended. Only a complete run.json has them. */
 static void read_end(struct reader *r, json_t *o, struct twin_run *run)
 {
-    char *outcome = text(r, o, "outcome");
+    char *outcome = text_in(r, o, "outcome");
     if (outcome && tw_outcome_parse(outcome, &run->outcome) != 0)
-        bad(r, "outcome", "one of exited, signaled, not-started, stopped, interrupted");
+        bad_field(r, "outcome", "one of exited, signaled, not-started, stopped, interrupted");
     tw_free(outcome);
-    run->exit_code = (int)integer(r, o, "exit_code", 0, 255);
-    run->signal = (int)integer(r, o, "signal", 0, 255);
-    run->message = text(r, o, "message");
-    run->wall_s = number(r, o, "wall_s");
+    run->exit_code = (int)integer_of(r, o, "exit_code", 0, 255);
+    run->signal = (int)integer_of(r, o, "signal", 0, 255);
+    run->message = text_in(r, o, "message");
+    run->wall_s = number_of(r, o, "wall_s");
     read_output(r, o, "stdout", &run->stdout_bytes, run->stdout_sha256, &run->stdout_truncated);
     read_output(r, o, "stderr", &run->stderr_bytes, run->stderr_sha256, &run->stderr_truncated);
     /* runs of older versions lack it: false */
@@ -570,7 +570,7 @@ static int check_schema(json_t *o, const char *path, struct twin_error *err)
 
 /* Reads and parses the file. *out is the caller's to decref, also after an error of check_schema.
  */
-static int parse(const char *path, json_t **out, struct twin_error *err)
+static int parse_file(const char *path, json_t **out, struct twin_error *err)
 {
     char *data = NULL;
     size_t n = 0;
@@ -602,7 +602,7 @@ int twin_run_load(const char *dir, struct twin_run **out, struct twin_error *err
     if (rc == 0 && !(path = tw_path_join(run->dir, "run.json")))
         rc = tw_no_memory(err, "loading the run %s", dir);
     if (rc == 0)
-        rc = parse(path, &o, err);
+        rc = parse_file(path, &o, err);
     if (rc == 0) {
         struct reader r = {.path = path, .err = err};
         read_start(&r, o, run);

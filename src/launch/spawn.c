@@ -136,8 +136,8 @@ static void hold_still(const struct tw_spawn *s)
 
 /* The child's side of the fork. The order matters: descriptors and folder first, then what is held
  * still; the signal mask last, because from there on a signal may end the child. */
-static void child(const struct tw_spawn *s, char *const *candidates, const char **shell_argv,
-                  int report)
+static void run_child(const struct tw_spawn *s, char *const *candidates, const char **shell_argv,
+                      int report)
 {
     int error = 0;
     for (int fd = 0; fd < 3 && !error; fd++)
@@ -190,7 +190,7 @@ int tw_spawn_start(struct tw_spawn *s, struct twin_error *err)
     }
     s->pid = fork();
     if (s->pid == 0)
-        child(s, candidates, shell_argv, report[1]);
+        run_child(s, candidates, shell_argv, report[1]);
     if (s->pid < 0) {
         rc = twin_error_system(err, "cannot make a process for %s", s->argv[0]);
         close(report[0]);

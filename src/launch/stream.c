@@ -182,7 +182,7 @@ int tw_stream_join(struct tw_stream *s, const struct tw_stream *into, struct twi
 }
 
 /* Appends the first n bytes of the chunk to the copy, up to the cap. */
-static void store(struct tw_stream *s, size_t n)
+static void store_chunk(struct tw_stream *s, size_t n)
 {
     uint64_t left = s->cap > s->stored ? s->cap - s->stored : 0;
     size_t keep = n < left ? n : (size_t)left;
@@ -203,7 +203,7 @@ void tw_stream_keep(struct tw_stream *s, size_t n)
 {
     s->bytes += (uint64_t)n;
     EVP_DigestUpdate(s->sha, s->chunk, n);
-    store(s, n);
+    store_chunk(s, n);
 }
 
 /* Reads one chunk, keeps it and passes it on. The source is closed at its end. */

@@ -178,7 +178,7 @@ static void move_stopping_on(struct tw_job *job, uint64_t now)
  * streams are empty and closed. When we stopped the job, all of it must be gone (or GIVE_UP_MS
  * over). Else what lives on is left alone when it was idle for LINGER_MS, or at the latest after
  * LINGER_BUSY_MS: it is a daemon. */
-static bool finished(struct tw_job *job, uint64_t now)
+static bool job_is_finished(struct tw_job *job, uint64_t now)
 {
     if (!job->ended)
         return job->kill_ns != 0 &&
@@ -251,7 +251,7 @@ void tw_supervise(struct tw_job *job)
 {
     uint64_t now = job->start_ns;
     job->next_tick_ns = now + 20 * MS; /* the first sample soon: short jobs have processes too */
-    while (!finished(job, now)) {
+    while (!job_is_finished(job, now)) {
         struct pollfd p[P_COUNT];
         wait_for_events(job, p, patience(job, now));
         now = tw_monotonic_ns();

@@ -91,14 +91,14 @@ static struct tw_proc *line_of(const struct tw_proc *lines, size_t n, pid_t pid)
     return n ? bsearch(&key, lines, n, sizeof *lines, by_pid) : NULL;
 }
 
-/* Of a line during one scan. OPEN: on the path that decide() is following now, so that a cycle
+/* Of a line during one scan. OPEN: on the path that decide_mark() is following now, so that a cycle
  * (lines are read one after another, and a number may be reused meanwhile) ends. */
 enum { MARK_UNKNOWN, MARK_OURS, MARK_FOREIGN, MARK_OPEN };
 
 /*
  * Is it below us? Follows the parents; marks what it passes, so that every process is decided once.
  */
-static int decide(struct tw_tree *t, struct tw_proc *line)
+static int decide_mark(struct tw_tree *t, struct tw_proc *line)
 {
     pid_t self = getpid();
     struct tw_proc *path[128];
@@ -127,7 +127,7 @@ static int decide(struct tw_tree *t, struct tw_proc *line)
 
 /* Reads all of /proc; afterwards t->now holds the job's processes only. Keeps the last scan when
  * memory is short. */
-static void scan(struct tw_tree *t)
+static void scan_proc(struct tw_tree *t)
 {
     DIR *d = opendir("/proc");
     size_t n = 0;
@@ -152,7 +152,7 @@ static void scan(struct tw_tree *t)
         qsort(t->now, n, sizeof *t->now, by_pid);
     t->now_count = n;
     for (size_t i = 0; i < n; i++)
-        decide(t, &t->now[i]);
+        decide_mark(t, &t->now[i]);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++)
         if (t->now[i].mark == MARK_OURS && t->now[i].pid != getpid())
@@ -182,7 +182,7 @@ static struct seen *seen_of(struct tw_tree *t, pid_t pid, uint64_t start, size_t
 
 /* The entry of a process, made when it is new; NULL when the table is full or there is no memory.
  * The table stays sorted. A pointer into it holds until the next call only. */
-static struct seen *remember(struct tw_tree *t, const struct tw_proc *line)
+static struct seen *remember_process(struct tw_tree *t, const struct tw_proc *line)
 {
     size_t at;
     struct seen *s = seen_of(t, line->pid, line->start, &at);
@@ -346,7 +346,7 @@ void tw_tree_sample(struct tw_tree *t, bool force)
          * number has it. */
         t->settled = last_pid == t->last_pid;
         t->last_pid = last_pid;
-        scan(t);
+        scan_proc(t);
     } else { /* nobody new: only ends and execs can have happened */
         size_t kept = 0;
         for (size_t i = 0; i < t->now_count; i++) {
@@ -366,7 +366,7 @@ void tw_tree_sample(struct tw_tree *t, bool force)
         t->alive++;
         if (strchr("RD", t->now[i].state))
             t->busy_ns = begin;
-        struct seen *s = remember(t, &t->now[i]);
+        struct seen *s = remember_process(t, &t->now[i]);
         if (s) {
             s->alive = true;
             look_at(t, s, begin);
@@ -397,7 +397,7 @@ struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *prel
         goto no_memory;
     if (!t->processes_path || !t->environ_line)
         goto no_memory;
-    scan(t);
+    scan_proc(t);
     t->baseline = t->now;
     t->baseline_count = t->now_count;
     t->now = NULL;
@@ -415,7 +415,7 @@ void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
 {
     t->main_pid = pid;
     struct tw_proc line = {.pid = pid, .ppid = getpid(), .start = tw_process_start_ticks(pid)};
-    struct seen *s = remember(t, &line);
+    struct seen *s = remember_process(t, &line);
     char text[TW_ARGV_MAX + 1];
     size_t used = 0;
     int pending = TW_SECRET_NONE;
@@ -478,7 +478,7 @@ static int by_start(const void *a, const void *b)
  * again for those who search it. */
 void tw_tree_kill(struct tw_tree *t, int signal, enum tw_kill_scope scope)
 {
-    scan(t);
+    scan_proc(t);
     if (t->now_count > 1)
         qsort(t->now, t->now_count, sizeof *t->now, by_start);
     for (size_t i = 0; i < t->now_count; i++) {

@@ -66,7 +66,7 @@ static int add_known_comparison(void *user, const struct twin_ledger_comparison 
     return add_known(user, r->id, "", false);
 }
 
-static void forget(struct catching *c)
+static void forget_known(struct catching *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         tw_free(c->known[i].name);
@@ -77,7 +77,7 @@ static void forget(struct catching *c)
     c->count = c->room = 0;
 }
 
-static struct known *find(struct catching *c, const char *name)
+static struct known *find_known(struct catching *c, const char *name)
 {
     return c->count ? bsearch(&(struct known){.name = (char *)(uintptr_t)name}, c->known, c->count,
                               sizeof *c->known, by_name)
@@ -91,7 +91,7 @@ static struct known *find(struct catching *c, const char *name)
 static int catch_up_folder(struct catching *c, const char *runs, const char *name,
                            struct twin_error *err)
 {
-    struct known *k = find(c, name);
+    struct known *k = find_known(c, name);
     if (k)
         k->seen = true;
     if (k && !k->gone)
@@ -163,7 +163,7 @@ static int catch_up_comparisons(struct catching *c, struct twin_error *err)
         if (strlen(e->d_name) != COMPARISON_NAME_LENGTH || !tw_ends(e->d_name, ".json"))
             continue;
         memcpy(id, e->d_name, ID_LENGTH);
-        if (!find(c, id))
+        if (!find_known(c, id))
             rc = tw_comparison_put_file(c->l, path, e->d_name, err);
     }
     if (d)
@@ -179,10 +179,10 @@ static int catch_up(struct catching *c, struct twin_error *err)
     if (rc != 0)
         return rc;
     rc = catch_up_runs(c, err);
-    forget(c);
+    forget_known(c);
     if (rc == 0)
         rc = catch_up_comparisons(c, err);
-    forget(c);
+    forget_known(c);
     int ended = twin_ledger_end(c->l, rc == 0, err);
     return rc ? rc : ended;
 }

@@ -46,8 +46,8 @@ static void clean(char *message, const char *password)
 /* An error with libpq's message. state: SQLSTATE, NULL when there is none. 55P03, 57014, 40001 and
  * 40P01: a lock or the statement took too long, or two transactions met; class 42 but 42501 (no
  * permission): tables or columns that are not ours. */
-static int failed(struct postgres *p, const char *message, const char *state,
-                  struct twin_error *err)
+static int failed_call(struct postgres *p, const char *message, const char *state,
+                       struct twin_error *err)
 {
     char text[700];
     snprintf(text, sizeof text, "%s", message ? message : "");
@@ -72,7 +72,7 @@ static void close_postgres(struct tw_db *db)
 }
 
 /* A cell; libpq gives all values as text, and the type of the column says what they are. */
-static struct tw_db_value cell(const PGresult *r, int row, int column)
+static struct tw_db_value cell_of(const PGresult *r, int row, int column)
 {
     struct tw_db_value v = {.s = ""};
     if (PQgetisnull(r, row, column))
@@ -112,13 +112,13 @@ static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_va
     int stopped = 0;
     int rc = 0;
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
-        rc = failed(p, r ? PQresultErrorMessage(r) : PQerrorMessage(p->c),
-                    r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL, err);
+        rc = failed_call(p, r ? PQresultErrorMessage(r) : PQerrorMessage(p->c),
+                         r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL, err);
     struct tw_db_value row[ARGUMENTS];
     int columns = PQnfields(r);
     for (int i = 0; rc == 0 && each && !stopped && i < PQntuples(r); i++) {
         for (int k = 0; k < columns && k < ARGUMENTS; k++)
-            row[k] = cell(r, i, k);
+            row[k] = cell_of(r, i, k);
         stopped = each(user, row, (size_t)columns);
     }
     PQclear(r);
@@ -152,7 +152,7 @@ static int commit_postgres(struct tw_db *db, struct twin_error *err)
     return run_postgres(db, "COMMIT", NULL, 0, NULL, NULL, err);
 }
 
-static int found(void *user, const struct tw_db_value *row, size_t n)
+static int found_row(void *user, const struct tw_db_value *row, size_t n)
 {
     (void)row;
     *(bool *)user = n > 0;
@@ -165,7 +165,7 @@ static int has_table_postgres(struct tw_db *db, const char *name, bool *yes, str
     return run_postgres(db,
                         "SELECT 1 FROM information_schema.tables WHERE table_schema = "
                         "current_schema() AND table_name = $1",
-                        &TW_TEXT(name), 1, found, yes, err);
+                        &TW_TEXT(name), 1, found_row, yes, err);
 }
 
 /* PostgreSQL behind db.h; the order is that of struct tw_db_ops. */
@@ -247,7 +247,7 @@ int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
     PQconninfoFree(o);
     int rc = 0;
     if (PQstatus(p->c) != CONNECTION_OK)
-        rc = failed(p, p->c ? PQerrorMessage(p->c) : "out of memory", NULL, err);
+        rc = failed_call(p, p->c ? PQerrorMessage(p->c) : "out of memory", NULL, err);
     if (rc == 0) {
         PQsetNoticeProcessor(p->c, no_notice, NULL);
         rc = run_postgres(&p->db, "SET lock_timeout = '20s'", NULL, 0, NULL, NULL, err);

@@ -44,7 +44,7 @@ static int code_of(int rc)
 }
 
 /* An error with SQLite's own message. handle is NULL only when there was no memory for it. */
-static int failed(struct sqlite *s, int rc, struct twin_error *err)
+static int failed_call(struct sqlite *s, int rc, struct twin_error *err)
 {
     return twin_error_set(err, code_of(rc), "%s: %s%s", s->db.name,
                           s->handle ? sqlite3_errmsg(s->handle) : sqlite3_errstr(rc),
@@ -109,7 +109,7 @@ static int run_sqlite(struct tw_db *db, const char *sql, const struct tw_db_valu
         rc = SQLITE_OK;
     }
     /* asked before finalize, which forgets the message */
-    int code = rc == SQLITE_OK || rc == SQLITE_DONE ? 0 : failed(s, rc, err);
+    int code = rc == SQLITE_OK || rc == SQLITE_DONE ? 0 : failed_call(s, rc, err);
     sqlite3_finalize(statement);
     return code ? code : stopped;
 }
@@ -134,7 +134,7 @@ static void rollback_sqlite(struct tw_db *db)
         run_sqlite(db, "ROLLBACK", NULL, 0, NULL, NULL, NULL);
 }
 
-static int found(void *user, const struct tw_db_value *row, size_t n)
+static int found_row(void *user, const struct tw_db_value *row, size_t n)
 {
     (void)row;
     *(bool *)user = n > 0;
@@ -145,7 +145,7 @@ static int has_table_sqlite(struct tw_db *db, const char *name, bool *yes, struc
 {
     *yes = false;
     return run_sqlite(db, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1",
-                      &TW_TEXT(name), 1, found, yes, err);
+                      &TW_TEXT(name), 1, found_row, yes, err);
 }
 
 /* SQLite behind db.h; the order is that of struct tw_db_ops. */
@@ -190,7 +190,7 @@ int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
     s->db.ops = &ops;
     s->db.fresh = stat(path, &st) != 0 && errno == ENOENT;
     int rc = sqlite3_open_v2(path, &s->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
-    rc = rc == SQLITE_OK ? settings(s, err) : failed(s, rc, err);
+    rc = rc == SQLITE_OK ? settings(s, err) : failed_call(s, rc, err);
     if (rc == 0)
         *out = &s->db;
     else

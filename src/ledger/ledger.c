@@ -90,14 +90,14 @@ bool twin_ledger_is_new(const struct twin_ledger *l)
 /* ---- writing */
 
 /* A put by itself is a transaction; between twin_ledger_begin and _end it is part of that one. */
-static int begin(struct twin_ledger *l, struct twin_error *err)
+static int begin_put(struct twin_ledger *l, struct twin_error *err)
 {
     return l->together ? 0 : l->db->ops->begin(l->db, err);
 }
 
 /* Ends the transaction of a put: commits when rc is 0, takes all back otherwise. Returns rc, or the
  * error of the commit. */
-static int finish(struct twin_ledger *l, int rc, struct twin_error *err)
+static int finish_put(struct twin_ledger *l, int rc, struct twin_error *err)
 {
     if (l->together)
         return rc;
@@ -110,7 +110,7 @@ static int finish(struct twin_ledger *l, int rc, struct twin_error *err)
 
 int twin_ledger_begin(struct twin_ledger *l, struct twin_error *err)
 {
-    int rc = begin(l, err);
+    int rc = begin_put(l, err);
     l->together = rc == 0;
     return rc;
 }
@@ -133,7 +133,7 @@ struct texts {
 };
 
 /* A copy of s as a database can hold it; NULL becomes "". Owned by t. */
-static const char *text(struct texts *t, const char *s)
+static const char *keep_text(struct texts *t, const char *s)
 {
     char *safe = s && *s ? tw_printable_again(s, strlen(s)) : tw_strdup("");
     if (!safe || t->n == sizeof t->s / sizeof t->s[0]) {
@@ -160,9 +160,9 @@ static int put_artifact(struct twin_ledger *l, const char *run,
 {
     struct texts t = {0};
     struct tw_db_value v[] = {TW_TEXT(run),
-                              TW_TEXT(text(&t, a->path)),
-                              TW_TEXT(text(&t, a->sha256)),
-                              TW_TEXT(text(&t, a->kind)),
+                              TW_TEXT(keep_text(&t, a->path)),
+                              TW_TEXT(keep_text(&t, a->sha256)),
+                              TW_TEXT(keep_text(&t, a->kind)),
                               TW_INT(a->bytes),
                               TW_INT(tw_realtime_ns())};
     int rc =
@@ -186,14 +186,14 @@ static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r,
 {
     struct texts t = {0};
     struct tw_db_value v[] = {
-        TW_TEXT(text(&t, r->id)),
+        TW_TEXT(keep_text(&t, r->id)),
         TW_INT(tw_realtime_ns()),
-        TW_TEXT(text(&t, r->home)),
-        TW_TEXT(text(&t, r->name)),
-        TW_TEXT(text(&t, r->label)),
-        TW_TEXT(text(&t, r->command)),
-        TW_TEXT(text(&t, r->host)),
-        TW_TEXT(text(&t, r->state)),
+        TW_TEXT(keep_text(&t, r->home)),
+        TW_TEXT(keep_text(&t, r->name)),
+        TW_TEXT(keep_text(&t, r->label)),
+        TW_TEXT(keep_text(&t, r->command)),
+        TW_TEXT(keep_text(&t, r->host)),
+        TW_TEXT(keep_text(&t, r->state)),
         TW_INT(r->exit_code),
         TW_INT(r->start_ns),
         TW_REAL(r->wall_s),
@@ -201,8 +201,8 @@ static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r,
         TW_INT(r->records),
         TW_INT(r->dropped),
         TW_INT(r->gone),
-        TW_TEXT(text(&t, r->data_root)),
-        TW_TEXT(text(&t, r->argv)),
+        TW_TEXT(keep_text(&t, r->data_root)),
+        TW_TEXT(keep_text(&t, r->argv)),
     };
     int rc = t.failed
                  ? 0
@@ -226,13 +226,13 @@ static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r,
 int twin_ledger_put_run(struct twin_ledger *l, const struct twin_ledger_run *r,
                         const struct twin_ledger_artifact *a, size_t count, struct twin_error *err)
 {
-    int rc = begin(l, err);
+    int rc = begin_put(l, err);
     if (rc != 0)
         return rc;
     rc = put_version(l, r, err);
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = put_artifact(l, r->id, &a[i], err);
-    return finish(l, rc, err);
+    return finish_put(l, rc, err);
 }
 
 /* Counts rows; user is a size_t. */
@@ -251,15 +251,20 @@ int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_c
 {
     struct texts t = {0};
     size_t there = 0;
-    int rc = begin(l, err);
+    int rc = begin_put(l, err);
     if (rc != 0)
         return rc;
     rc = l->db->ops->run(l->db, "SELECT id FROM comparisons WHERE id = $1", &TW_TEXT(c->id), 1,
                          count_row, &there, err);
-    struct tw_db_value v[] = {
-        TW_TEXT(text(&t, c->id)),    TW_INT(tw_realtime_ns()),      TW_INT(c->time_ns),
-        TW_TEXT(text(&t, c->verb)),  TW_TEXT(text(&t, c->command)), TW_TEXT(text(&t, c->outcome)),
-        TW_TEXT(text(&t, c->first)), TW_INT(c->first_step),         TW_TEXT(text(&t, c->cause))};
+    struct tw_db_value v[] = {TW_TEXT(keep_text(&t, c->id)),
+                              TW_INT(tw_realtime_ns()),
+                              TW_INT(c->time_ns),
+                              TW_TEXT(keep_text(&t, c->verb)),
+                              TW_TEXT(keep_text(&t, c->command)),
+                              TW_TEXT(keep_text(&t, c->outcome)),
+                              TW_TEXT(keep_text(&t, c->first)),
+                              TW_INT(c->first_step),
+                              TW_TEXT(keep_text(&t, c->cause))};
     if (rc == 0 && !there && !t.failed)
         rc = l->db->ops->run(l->db,
                              "INSERT INTO comparisons (id, recorded_ns, time_ns, verb, command, "
@@ -274,7 +279,7 @@ int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_c
                              row, 3, NULL, NULL, err);
     }
     int oom = free_texts(&t, err);
-    return finish(l, rc ? rc : oom, err);
+    return finish_put(l, rc ? rc : oom, err);
 }
 
 /* ---- reading */
@@ -402,7 +407,7 @@ struct comparison_walk {
 };
 
 /* Frees the comparison that was gathered; the array of runs is kept for the next one. */
-static void forget(struct comparison_walk *w)
+static void forget_comparison(struct comparison_walk *w)
 {
     for (size_t i = 0; i < 6; i++)
         tw_free(w->text[i]);
@@ -421,7 +426,7 @@ static int hand_out(struct comparison_walk *w)
         w->c.run_id = w->runs;
         rc = w->each(w->user, &w->c);
     }
-    forget(w);
+    forget_comparison(w);
     return rc;
 }
 
@@ -486,7 +491,7 @@ int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const cha
         "x.id, c.place",
         v, 2, comparison_row, &w, err);
     rc = rc ? rc : hand_out(&w);
-    forget(&w);
+    forget_comparison(&w);
     tw_free(w.runs);
     return rc == TWIN_ENOMEM ? tw_no_memory(err, "reading the ledger") : rc;
 }

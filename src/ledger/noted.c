@@ -91,8 +91,9 @@ static int put_runs(struct twin_ledger *l, const struct tw_noted *n,
 
 /* Fills c in, whose id and list of runs are the caller's. Of its strings the caller frees command
  * and first. */
-static int describe(const struct tw_noted *n, const struct twin_redactor *safe, char id[33],
-                    const char **ids, struct twin_ledger_comparison *c, struct twin_error *err)
+static int describe_comparison(const struct tw_noted *n, const struct twin_redactor *safe,
+                               char id[33], const char **ids, struct twin_ledger_comparison *c,
+                               struct twin_error *err)
 {
     for (size_t i = 0; i < n->count; i++)
         ids[i] = n->runs[i]->id;
@@ -125,7 +126,7 @@ int tw_ledger_write(const struct tw_noted *n, struct twin_error *err)
     int rc = ids ? twin_redactor_open(n->home, &safe, err)
                  : twin_error_set(err, TWIN_ENOMEM, "out of memory");
     if (rc == 0 && n->verb)
-        rc = describe(n, safe, id, ids, &c, err);
+        rc = describe_comparison(n, safe, id, ids, &c, err);
     /* The file first: where no ledger can be written, one catches up from it later. */
     if (rc == 0 && n->verb)
         rc = tw_comparison_save(n->home, &c, err);

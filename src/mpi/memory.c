@@ -12,7 +12,7 @@
 int64_t tw_chunk;
 
 /* All that this rank alone can find wrong, in words. */
-static int check(const struct tw_reduction *r, struct twin_error *err)
+static int check_rank(const struct tw_reduction *r, struct twin_error *err)
 {
     const struct twin_reduce *w = &r->what;
     if (twin_fixed_exponent_bytes(w->dtype) < 0)
@@ -78,7 +78,7 @@ static int check(const struct tw_reduction *r, struct twin_error *err)
 }
 
 /* Zeroed memory; NULL with r->kept set. */
-static void *take(struct tw_reduction *r, int64_t count, size_t size)
+static void *take_memory(struct tw_reduction *r, int64_t count, size_t size)
 {
     void *p = tw_calloc(count > 0 ? (size_t)count : 1, size);
     if (!p)
@@ -96,7 +96,7 @@ static bool by_sum(const struct tw_reduction *r)
 /* Who owns what: whole blocks, shared evenly; in a reduce-scatter the whole blocks around what each
  * rank is to get, so that parts may overlap at their ends. Then how wide a chunk is and how many
  * there are. */
-static void share(struct tw_reduction *r)
+static void share_blocks(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;
     const int ranks = r->on->ranks;
@@ -133,19 +133,19 @@ static int take_all(struct tw_reduction *r)
     const int ranks = r->on->ranks;
     const int64_t part = tw_high(r, r->on->rank) - tw_low(r, r->on->rank);
     const int64_t integers = by_sum(r) ? r->wide : r->wide * ranks;
-    if (!(r->exponents = take(r, r->blocks, 2)) ||
-        !(r->requests = take(r, 2 * ranks, sizeof(MPI_Request))))
+    if (!(r->exponents = take_memory(r, r->blocks, 2)) ||
+        !(r->requests = take_memory(r, 2 * ranks, sizeof(MPI_Request))))
         return TWIN_ENOMEM;
     for (int s = 0; s < TW_SLOTS; s++)
-        if (!(r->slot[s].integers = take(r, integers, sizeof(int64_t))) ||
-            !(r->slot[s].received = take(r, integers, sizeof(int64_t))) ||
-            !(r->slot[s].requests = take(r, 2 * ranks, sizeof(MPI_Request))))
+        if (!(r->slot[s].integers = take_memory(r, integers, sizeof(int64_t))) ||
+            !(r->slot[s].received = take_memory(r, integers, sizeof(int64_t))) ||
+            !(r->slot[s].requests = take_memory(r, 2 * ranks, sizeof(MPI_Request))))
             return TWIN_ENOMEM;
-    if (r->what.counts && !(r->segment = take(r, part, r->size)))
+    if (r->what.counts && !(r->segment = take_memory(r, part, r->size)))
         return TWIN_ENOMEM;
     if (r->what.contributions == 1 && r->what.total == ranks && r->what.way <= TWIN_WAY_DIRECT)
-        if (!(r->slices = take(r, part * (ranks - 1), r->size)) ||
-            !(r->parts = take(r, ranks, sizeof *r->parts)))
+        if (!(r->slices = take_memory(r, part * (ranks - 1), r->size)) ||
+            !(r->parts = take_memory(r, ranks, sizeof *r->parts)))
             return TWIN_ENOMEM;
     return 0;
 }
@@ -164,7 +164,7 @@ int tw_reduction_prepare(struct tw_reduction *r)
     struct twin_reduce *w = &r->what;
     w->block = w->block ? w->block : TWIN_FIXED_BLOCK;
     w->divisor = w->divisor ? w->divisor : 1;
-    if (check(r, &r->kept) != 0) {
+    if (check_rank(r, &r->kept) != 0) {
         w->counts = NULL; /* the caller's: not ours to look at later */
         return r->kept.code;
     }
@@ -173,7 +173,7 @@ int tw_reduction_prepare(struct tw_reduction *r)
     r->exponent_type = w->dtype == TWIN_F64 ? MPI_INT16_T : MPI_INT8_T;
     r->blocks = twin_fixed_blocks(w->n, w->block);
     if (w->counts) {
-        int64_t *counts = take(r, r->on->ranks, sizeof *counts);
+        int64_t *counts = take_memory(r, r->on->ranks, sizeof *counts);
         if (counts)
             memcpy(counts, w->counts, (size_t)r->on->ranks * sizeof *counts);
         w->counts = counts;
@@ -181,9 +181,9 @@ int tw_reduction_prepare(struct tw_reduction *r)
             return TWIN_ENOMEM;
     }
     r->ready = true; /* counts are ours */
-    if (!(r->bounds = take(r, 2 * (int64_t)r->on->ranks, sizeof *r->bounds)))
+    if (!(r->bounds = take_memory(r, 2 * (int64_t)r->on->ranks, sizeof *r->bounds)))
         return TWIN_ENOMEM;
-    share(r);
+    share_blocks(r);
     return take_all(r);
 }
 

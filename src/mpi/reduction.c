@@ -32,7 +32,7 @@ static int agreed(struct tw_reduction *r)
 }
 
 /* Posts the agreement: the first step of every reduction. */
-static void begin(struct tw_reduction *r)
+static void begin_reduction(struct tw_reduction *r)
 {
     memset(&r->err, 0, sizeof r->err);
     tw_agree_fill(r);
@@ -50,7 +50,7 @@ static void begin(struct tw_reduction *r)
 
 /* Runs the next step in the default floating-point mode, in which the reduction was begun. If the
  * program has changed it since, it gets its own back. */
-static int step(struct tw_reduction *r)
+static int run_step(struct tw_reduction *r)
 {
     fenv_t theirs;
     fegetenv(&theirs);
@@ -62,7 +62,7 @@ static int step(struct tw_reduction *r)
 }
 
 /* Takes the head off the queue; r->err says how it went. */
-static void end(struct tw_reduction *r)
+static void end_reduction(struct tw_reduction *r)
 {
     struct tw_comm *c = r->on;
     c->head = r->behind;
@@ -77,7 +77,7 @@ static void end(struct tw_reduction *r)
 static bool advance(struct tw_reduction *r, bool block)
 {
     if (!r->begun)
-        begin(r);
+        begin_reduction(r);
     while (r->next) {
         int done = 1, rc = MPI_SUCCESS;
         if (r->pending_count > 0)
@@ -89,15 +89,15 @@ static bool advance(struct tw_reduction *r, bool block)
         }
         if (!done)
             return false;
-        if (step(r) != 0)
+        if (run_step(r) != 0)
             break;
     }
-    end(r);
+    end_reduction(r);
     return true;
 }
 
 /* Hands the run's result to the caller. */
-static int tell(const struct tw_reduction *r, struct twin_error *err)
+static int tell_result(const struct tw_reduction *r, struct twin_error *err)
 {
     return r->err.code ? twin_error_set(err, r->err.code, "%s", r->err.message) : 0;
 }
@@ -133,7 +133,7 @@ int twin_reduction_start(struct twin_reduction *public, struct twin_error *err)
     *r->on->tail = r;
     r->on->tail = &r->behind;
     if (r->on->head == r)
-        begin(r);
+        begin_reduction(r);
     return 0;
 }
 
@@ -152,7 +152,7 @@ int twin_reduction_test(struct twin_reduction *public, int *done, struct twin_er
     while (r->active && advance(r->on->head, false))
         ;
     *done = !r->active;
-    return *done ? tell(r, err) : 0;
+    return *done ? tell_result(r, err) : 0;
 }
 
 /* The reductions before it in the queue end first. */
@@ -163,7 +163,7 @@ int twin_reduction_wait(struct twin_reduction *public, struct twin_error *err)
         return never(err);
     while (r->active)
         advance(r->on->head, true);
-    return tell(r, err);
+    return tell_result(r, err);
 }
 
 /* Waits for a run that is under way: MPI still uses its buffers. */

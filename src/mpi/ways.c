@@ -48,7 +48,7 @@ static char *own_result(const struct tw_reduction *r)
 
 /* ---- results */
 /* The last step: nothing is next. */
-static int finished(struct tw_reduction *r)
+static int finish_way(struct tw_reduction *r)
 {
     free(r->specials);
     r->specials = NULL;
@@ -69,7 +69,7 @@ static int give_results(struct tw_reduction *r)
         if (r->what.counts[me])
             memcpy(r->what.out, tw_element(r, r->segment, begin - tw_low(r, me)),
                    (size_t)r->what.counts[me] * r->size);
-        return finished(r);
+        return finish_way(r);
     }
     for (int i = 1; i < r->on->ranks; i++) {
         const int from = other(r, r->on->ranks - i);
@@ -88,7 +88,7 @@ static int give_results(struct tw_reduction *r)
                               other(r, i), TW_TAG_RESULTS, r->on->comm, &r->requests[count++]),
                     "MPI_Isend"))
             return TWIN_EIO;
-    return wait_for(r, r->requests, count, finished);
+    return wait_for(r, r->requests, count, finish_way);
 }
 
 /* ---- one contribution from each rank: the numbers as they are, to the owner */
@@ -172,7 +172,8 @@ static int round_to(struct tw_reduction *r, int64_t low, int64_t high, const int
 }
 
 /* Chunk number `chunk` of rank k's part, or, when MPI sums, of everything. */
-static void range(const struct tw_reduction *r, int k, int64_t chunk, int64_t *low, int64_t *high)
+static void range_of_chunk(const struct tw_reduction *r, int k, int64_t chunk, int64_t *low,
+                           int64_t *high)
 {
     const int64_t begin = r->way == TWIN_WAY_SUM ? 0 : tw_low(r, k);
     const int64_t end = r->way == TWIN_WAY_SUM ? r->what.n : tw_high(r, k);
@@ -186,7 +187,7 @@ static int post_owners(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
 {
     const int me = r->on->rank;
     int64_t low, high;
-    range(r, me, chunk, &low, &high);
+    range_of_chunk(r, me, chunk, &low, &high);
     for (int k = 0, at = 0; high > low && k < r->on->ranks; k++)
         if (k != me &&
             !posted(r,
@@ -197,7 +198,7 @@ static int post_owners(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
     for (int i = 1; i <= r->on->ranks; i++) { /* myself last */
         const int to = other(r, i);
         int64_t *integers = s->integers + to * r->wide;
-        range(r, to, chunk, &low, &high);
+        range_of_chunk(r, to, chunk, &low, &high);
         if (high > low && quantise(r, low, high, integers) != 0)
             return r->err.code;
         if (high > low && to != me &&
@@ -214,7 +215,7 @@ static int post_owners(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
 static int post_sum(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
 {
     int64_t low, high;
-    range(r, 0, chunk, &low, &high);
+    range_of_chunk(r, 0, chunk, &low, &high);
     if (quantise(r, low, high, s->integers) != 0)
         return r->err.code;
     return posted(r,
@@ -240,7 +241,7 @@ static int end_owners(struct tw_reduction *r, struct tw_slot *s)
 {
     const int me = r->on->rank;
     int64_t low, high;
-    range(r, me, r->chunk, &low, &high);
+    range_of_chunk(r, me, r->chunk, &low, &high);
     int64_t *restrict sum = s->integers + me * r->wide;
     for (int k = 0; k + 1 < r->on->ranks; k++) {
         const int64_t *restrict theirs = s->received + k * (high - low);
@@ -257,7 +258,7 @@ static int end_owners(struct tw_reduction *r, struct tw_slot *s)
 static int end_sum(struct tw_reduction *r, struct tw_slot *s)
 {
     int64_t low, high;
-    range(r, 0, r->chunk, &low, &high);
+    range_of_chunk(r, 0, r->chunk, &low, &high);
     if (!r->what.counts)
         return round_to(r, low, high, s->received, (char *)r->what.out + (size_t)low * r->size);
     const int64_t mine = tw_low(r, r->on->rank), begin = low > mine ? low : mine;
@@ -278,7 +279,7 @@ static int end_chunk(struct tw_reduction *r)
     if (++r->chunk < r->chunks)
         return wait_for(r, r->slot[r->chunk % TW_SLOTS].requests,
                         r->slot[r->chunk % TW_SLOTS].count, end_chunk);
-    return r->way == TWIN_WAY_SUM && !r->what.counts ? finished(r) : give_results(r);
+    return r->way == TWIN_WAY_SUM && !r->what.counts ? finish_way(r) : give_results(r);
 }
 
 /* Posts the first two chunks. */

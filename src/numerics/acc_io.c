@@ -19,14 +19,14 @@ enum {
 _Static_assert(CRC_AT + 8 == TWIN_ACC_BYTES, "header, limbs, checksum and its padding");
 static const char magic[4] = {'T', 'W', 'A', 'C'};
 
-/* `bytes` bytes of v, little end first; get() is the way back. */
-static void put(unsigned char *p, uint64_t v, size_t bytes)
+/* `bytes` bytes of v, little end first; get_little() is the way back. */
+static void put_little(unsigned char *p, uint64_t v, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
         p[i] = (unsigned char)(v >> 8 * i);
 }
 
-static uint64_t get(const unsigned char *p, size_t bytes)
+static uint64_t get_little(const unsigned char *p, size_t bytes)
 {
     uint64_t v = 0;
     for (size_t i = 0; i < bytes; i++)
@@ -37,12 +37,12 @@ static uint64_t get(const unsigned char *p, size_t bytes)
 void twin_acc_write(const struct twin_acc *acc, unsigned char out[TWIN_ACC_BYTES])
 {
     memcpy(out + MAGIC_AT, magic, sizeof magic);
-    put(out + VERSION_AT, VERSION, 2);
-    put(out + FLAGS_AT, acc->flags, 2);
-    put(out + COUNT_AT, acc->count, 8);
+    put_little(out + VERSION_AT, VERSION, 2);
+    put_little(out + FLAGS_AT, acc->flags, 2);
+    put_little(out + COUNT_AT, acc->count, 8);
     for (size_t i = 0; i < TWIN_ACC_LIMBS; i++)
-        put(out + LIMBS_AT + 8 * i, acc->limb[i], 8);
-    put(out + CRC_AT, tw_crc32c(0, out, CRC_AT), 8);
+        put_little(out + LIMBS_AT + 8 * i, acc->limb[i], 8);
+    put_little(out + CRC_AT, tw_crc32c(0, out, CRC_AT), 8);
 }
 
 /* Whether `count` numbers, each below 2^TW_ACC_HIGH, can have a sum of this magnitude: then it is
@@ -96,21 +96,21 @@ int twin_acc_read(struct twin_acc *acc, const void *data, size_t bytes, struct t
         return twin_error_set(err, TWIN_EFORMAT,
                               "accumulator, offset 0: expected \"TWAC\", found %02x %02x %02x %02x",
                               p[0], p[1], p[2], p[3]);
-    const unsigned version = (unsigned)get(p + VERSION_AT, 2);
+    const unsigned version = (unsigned)get_little(p + VERSION_AT, 2);
     if (version != VERSION)
         return twin_error_set(err, TWIN_EVERSION, "accumulator: version %u, this program reads %d",
                               version, VERSION);
-    const uint64_t stored = get(p + CRC_AT, 8), crc = tw_crc32c(0, p, CRC_AT);
+    const uint64_t stored = get_little(p + CRC_AT, 8), crc = tw_crc32c(0, p, CRC_AT);
     if (stored != crc)
         return twin_error_set(err, TWIN_EFORMAT,
                               "accumulator, offset %d: expected checksum %#llx, found %#llx",
                               CRC_AT, (unsigned long long)crc, (unsigned long long)stored);
     struct twin_acc a;
     twin_acc_init(&a);
-    a.flags = (uint32_t)get(p + FLAGS_AT, 2);
-    a.count = get(p + COUNT_AT, 8);
+    a.flags = (uint32_t)get_little(p + FLAGS_AT, 2);
+    a.count = get_little(p + COUNT_AT, 8);
     for (size_t i = 0; i < TWIN_ACC_LIMBS; i++)
-        a.limb[i] = get(p + LIMBS_AT + 8 * i, 8);
+        a.limb[i] = get_little(p + LIMBS_AT + 8 * i, 8);
     const int rc = check_contents(&a, err);
     if (rc == 0)
         *acc = a;

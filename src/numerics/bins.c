@@ -31,7 +31,7 @@ static inline struct number take_apart(double x)
 }
 
 /* Element i as f64, which holds all of these types exactly. */
-static inline double load(enum tw_kind kind, const void *p, size_t i)
+static inline double load_element(enum tw_kind kind, const void *p, size_t i)
 {
     switch (kind) {
     case TW_F16: return tw_load_f16(p, i);
@@ -47,7 +47,7 @@ void tw_bins_init(struct tw_bins *b)
 }
 
 /* Brings every digit back to 0..2^32-1, but for the last one, which keeps the sign. */
-static void settle(struct tw_bins *b)
+static void settle_digits(struct tw_bins *b)
 {
     int64_t carry = 0;
     for (size_t i = 0; i < TW_DIGITS - 1; i++) {
@@ -62,7 +62,7 @@ static void settle(struct tw_bins *b)
 void tw_bins_flush(struct tw_bins *b, struct twin_acc *acc)
 {
     uint64_t limb[TWIN_ACC_LIMBS];
-    settle(b);
+    settle_digits(b);
     for (size_t i = 0; i < TWIN_ACC_LIMBS; i++)
         limb[i] = (uint64_t)b->digit[2 * i] | (uint64_t)b->digit[2 * i + 1] << 32;
     tw_acc_add_limbs(acc, limb);
@@ -91,7 +91,7 @@ static inline void add_digits(struct tw_bins *b, tw_u128 v, int exponent, bool n
 }
 
 /* The flag of a term with a NaN or an infinity in it. */
-static uint32_t special(const struct number *x, const struct number *y, bool negative)
+static uint32_t special_flag(const struct number *x, const struct number *y, bool negative)
 {
     const bool x_zero = !x->infinite && !x->nan && !x->significand;
     const bool y_zero = !y->infinite && !y->nan && !y->significand;
@@ -107,7 +107,7 @@ static inline void add_term(struct tw_bins *b, struct number x, const struct num
     const struct number *other = y ? y : &one;
     const bool negative = x.negative != other->negative;
     if (x.nan || x.infinite || other->nan || other->infinite) {
-        b->flags |= special(&x, other, negative) | TW_ACC_NOT_MINUS_ZERO;
+        b->flags |= special_flag(&x, other, negative) | TW_ACC_NOT_MINUS_ZERO;
         return;
     }
     const tw_u128 v = (tw_u128)x.significand * other->significand;
@@ -121,15 +121,15 @@ void tw_bins_add(struct tw_bins *b, enum tw_op op, enum tw_kind kind, const void
                  size_t n)
 {
     if (b->added > (1u << 30) - TW_BLOCK)
-        settle(b);
+        settle_digits(b);
     b->added += (uint32_t)n;
     for (size_t i = 0; i < n; i++) {
-        struct number u = take_apart(load(kind, x, i)), v;
+        struct number u = take_apart(load_element(kind, x, i)), v;
         switch (op) {
         case TW_ABS: u.negative = false; /* fall through */
         case TW_SUM: add_term(b, u, NULL); break;
         case TW_SQUARE: add_term(b, u, &u); break;
-        default: v = take_apart(load(kind, y, i)); add_term(b, u, &v);
+        default: v = take_apart(load_element(kind, y, i)); add_term(b, u, &v);
         }
     }
 }
@@ -140,8 +140,8 @@ bool tw_bins_not_minus_zero(enum tw_op op, enum tw_kind kind, const void *x, con
     if (op == TW_ABS || op == TW_SQUARE)
         return n > 0;
     for (size_t i = 0; i < n; i++) {
-        const uint64_t u = tw_f64_bits(load(kind, x, i));
-        const uint64_t v = op == TW_PRODUCT ? tw_f64_bits(load(kind, y, i)) : 0;
+        const uint64_t u = tw_f64_bits(load_element(kind, x, i));
+        const uint64_t v = op == TW_PRODUCT ? tw_f64_bits(load_element(kind, y, i)) : 0;
         const bool zero = !(u << 1) || (op == TW_PRODUCT && !(v << 1));
         if (!zero || !((u ^ v) >> 63))
             return true;

@@ -136,7 +136,7 @@ static bool choose_narrow(const struct need *n, struct tw_window *w)
 
 /* A window for such terms, with spare room; *w is set. False when no window can hold them. Its
  * constants, 1.5 * 2^(top + 4) the largest, must be finite, and its finest unit an f64. */
-static bool choose(const struct pass *p, const struct need *n, struct tw_window *w)
+static bool choose_window(const struct pass *p, const struct need *n, struct tw_window *w)
 {
     const int finest = -1074, highest = 1023 - (52 - TW_FOLD_BITS);
     int top = n->top + 1 + SPARE_TOP;
@@ -171,8 +171,8 @@ static void by_bins(struct pass *p, const void *x, const void *y, size_t n)
 
 /* Adds what the kernel has folded to the accumulator, and notes whether anything but -0 was there.
  */
-static void commit(struct pass *p, const struct tw_folded *f, struct tw_window w, const void *x,
-                   const void *y, size_t n)
+static void commit_folded(struct pass *p, const struct tw_folded *f, struct tw_window w,
+                          const void *x, const void *y, size_t n)
 {
     bool any = false;
     for (int i = 0; i < w.folds; i++)
@@ -195,9 +195,9 @@ static void add_block(struct pass *p, const void *x, const void *y, size_t n, si
         (used.narrow ? p->set->narrow[p->op][p->kind] : p->set->fold[p->op][p->kind])(x, y, n, used,
                                                                                       &f);
         const struct need need = need_of_terms(p, &f);
-        const bool chosen = !need.special && choose(p, &need, &p->window);
+        const bool chosen = !need.special && choose_window(p, &need, &p->window);
         if (!need.special && fits(&need, used)) {
-            commit(p, &f, used, x, y, real);
+            commit_folded(p, &f, used, x, y, real);
             return;
         }
         if (!chosen) {
@@ -219,7 +219,7 @@ static void add_all(struct pass *p, const char *x, const char *y, size_t n)
         struct tw_folded f;
         p->set->fold[p->op][p->kind](x, y, TW_STEP, p->window, &f);
         const struct need need = need_of_terms(p, &f);
-        if (need.special || !choose(p, &need, &p->window))
+        if (need.special || !choose_window(p, &need, &p->window))
             p->window = (struct tw_window){0, TW_FOLDS, false};
     }
     for (size_t m; i < (p->set ? whole : n); i += m) {
@@ -243,8 +243,8 @@ static void add_all(struct pass *p, const char *x, const char *y, size_t n)
 /* ---- the interface */
 /* The public adding functions. The thread's floating-point mode must be the default one, which the
  * kernels rely on; else this is an error. */
-static int add(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const void *x,
-               const void *y, int64_t n, struct twin_error *err)
+static int add_numbers(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const void *x,
+                       const void *y, int64_t n, struct twin_error *err)
 {
     const int kind = tw_kind_of(dtype);
     if (kind < 0)
@@ -284,25 +284,25 @@ static int add(struct twin_acc *acc, enum tw_op op, enum twin_dtype dtype, const
 int twin_acc_add(struct twin_acc *acc, enum twin_dtype dtype, const void *x, int64_t n,
                  struct twin_error *err)
 {
-    return add(acc, TW_SUM, dtype, x, x, n, err);
+    return add_numbers(acc, TW_SUM, dtype, x, x, n, err);
 }
 
 int twin_acc_add_abs(struct twin_acc *acc, enum twin_dtype dtype, const void *x, int64_t n,
                      struct twin_error *err)
 {
-    return add(acc, TW_ABS, dtype, x, x, n, err);
+    return add_numbers(acc, TW_ABS, dtype, x, x, n, err);
 }
 
 int twin_acc_add_squares(struct twin_acc *acc, enum twin_dtype dtype, const void *x, int64_t n,
                          struct twin_error *err)
 {
-    return add(acc, TW_SQUARE, dtype, x, x, n, err);
+    return add_numbers(acc, TW_SQUARE, dtype, x, x, n, err);
 }
 
 int twin_acc_add_products(struct twin_acc *acc, enum twin_dtype dtype, const void *x, const void *y,
                           int64_t n, struct twin_error *err)
 {
-    return add(acc, TW_PRODUCT, dtype, x, y, n, err);
+    return add_numbers(acc, TW_PRODUCT, dtype, x, y, n, err);
 }
 
 /* A sum in one call. */
@@ -311,7 +311,7 @@ static int at_once(enum tw_op op, enum twin_dtype dtype, const void *x, const vo
 {
     struct twin_acc acc;
     twin_acc_init(&acc);
-    const int rc = add(&acc, op, dtype, x, y, n, err);
+    const int rc = add_numbers(&acc, op, dtype, x, y, n, err);
     return rc ? rc : twin_acc_round(&acc, dtype, out, err);
 }
 

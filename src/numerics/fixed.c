@@ -117,7 +117,7 @@ int twin_fixed_bits(int64_t total)
 
 /* ---- exponents */
 /* Number i of a list of exponents or marks: 2 bytes each for f64, else 1. */
-static uint32_t get(const struct job *j, const void *numbers, int64_t i)
+static uint32_t get_mark(const struct job *j, const void *numbers, int64_t i)
 {
     if (j->kind != TW_F64)
         return ((const uint8_t *)numbers)[i];
@@ -129,7 +129,7 @@ static uint32_t get(const struct job *j, const void *numbers, int64_t i)
 /* Sets number i to `value` if that is larger: lists are merged by MAX. */
 static void raise_to(const struct job *j, void *numbers, int64_t i, uint32_t value)
 {
-    if (value <= get(j, numbers, i))
+    if (value <= get_mark(j, numbers, i))
         return;
     const uint16_t v = (uint16_t)value;
     if (j->kind == TW_F64)
@@ -138,7 +138,7 @@ static void raise_to(const struct job *j, void *numbers, int64_t i, uint32_t val
         ((uint8_t *)numbers)[i] = (uint8_t)value;
 }
 
-static const char *at(const struct job *j, const void *x, int64_t i)
+static const char *number_at(const struct job *j, const void *x, int64_t i)
 {
     return (const char *)x + (size_t)i * j->size;
 }
@@ -160,7 +160,7 @@ int twin_fixed_exponents(enum twin_dtype dtype, const void *x, int64_t n, int64_
     const struct tw_fixed_set *set = fixed_set();
     for (int64_t b = 0; b * block < n; b++)
         raise_to(&j, exponents, b,
-                 set->exponent[j.kind](at(&j, x, b * block), (size_t)block_length(&j, b)));
+                 set->exponent[j.kind](number_at(&j, x, b * block), (size_t)block_length(&j, b)));
     return 0;
 }
 
@@ -171,7 +171,7 @@ int64_t twin_fixed_flagged(enum twin_dtype dtype, const void *exponents, int64_t
         return TWIN_EINVAL;
     int64_t flagged = 0;
     for (int64_t b = 0; b < blocks; b++)
-        flagged += get(&j, exponents, b) == j.special;
+        flagged += get_mark(&j, exponents, b) == j.special;
     return flagged;
 }
 
@@ -186,24 +186,24 @@ int64_t twin_fixed_specials_count(enum twin_dtype dtype, int64_t block, const vo
 }
 
 /* The bits of element i. */
-static uint64_t element(const struct job *j, const void *x, int64_t i)
+static uint64_t element_bits(const struct job *j, const void *x, int64_t i)
 {
     uint64_t bits = 0;
     uint32_t word;
     uint16_t half;
     if (j->size == 8) {
-        memcpy(&bits, at(j, x, i), 8);
+        memcpy(&bits, number_at(j, x, i), 8);
         return bits;
     }
     if (j->size == 4) {
-        memcpy(&word, at(j, x, i), 4);
+        memcpy(&word, number_at(j, x, i), 4);
         return word;
     }
-    memcpy(&half, at(j, x, i), 2);
+    memcpy(&half, number_at(j, x, i), 2);
     return half;
 }
 
-static void put(const struct job *j, void *out, int64_t i, uint64_t bits)
+static void put_element(const struct job *j, void *out, int64_t i, uint64_t bits)
 {
     const uint32_t word = (uint32_t)bits;
     const uint16_t half = (uint16_t)bits;
@@ -242,10 +242,10 @@ int twin_fixed_specials(enum twin_dtype dtype, const void *x, int64_t n, int64_t
         return rc;
     int64_t base = 0;
     for (int64_t b = 0; b * block < n; b++) {
-        if (get(&j, exponents, b) != j.special)
+        if (get_mark(&j, exponents, b) != j.special)
             continue;
         for (int64_t i = 0; i < block_length(&j, b); i++) {
-            const uint64_t bits = element(&j, x, b * block + i);
+            const uint64_t bits = element_bits(&j, x, b * block + i);
             const unsigned marks = marks_of(&j, bits);
             if (!marks)
                 raise_to(&j, specials, base, field_of(&j, bits));
@@ -302,10 +302,10 @@ static void add_block(const struct tw_fixed_set *set, const struct job *j, const
     uint64_t finite[TW_FIXED_CHUNK]; /* of any type */
     for (int64_t i = 0; i < n; i += TW_FIXED_CHUNK) {
         const int64_t m = n - i < TW_FIXED_CHUNK ? n - i : TW_FIXED_CHUNK;
-        memcpy(finite, at(j, x, i), (size_t)m * j->size);
+        memcpy(finite, number_at(j, x, i), (size_t)m * j->size);
         for (int64_t k = 0; k < m; k++)
-            if (marks_of(j, element(j, finite, k)))
-                put(j, finite, k, 0);
+            if (marks_of(j, element_bits(j, finite, k)))
+                put_element(j, finite, k, 0);
         set->add[j->kind](finite, (size_t)m, u, sum + i);
     }
 }
@@ -315,7 +315,8 @@ static void round_slowly(const struct job *j, const int64_t *sum, int64_t n, int
                          int exponent, void *out)
 {
     for (int64_t i = 0; i < n; i++)
-        put(j, out, i,
+        put_element(
+            j, out, i,
             tw_fixed_round_one(sum[i], (uint64_t)divisor, exponent, tw_float_formats[j->kind]));
 }
 
@@ -357,11 +358,11 @@ struct walk {
 static bool walk_block(const struct job *j, struct walk *w, int64_t b, uint32_t *field,
                        int64_t *base)
 {
-    *field = get(j, w->exponents, b);
+    *field = get_mark(j, w->exponents, b);
     if (*field != j->special)
         return false;
     *base = w->base;
-    *field = get(j, w->specials, w->base);
+    *field = get_mark(j, w->specials, w->base);
     w->base += 1 + 2 * j->block;
     return true;
 }
@@ -403,7 +404,8 @@ int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t bloc
         int64_t base;
         const bool special = walk_block(&j, &w, b, &field, &base);
         const struct tw_fixed_unit u = unit_of(j.kind, field, bits);
-        add_block(set, &j, at(&j, x, b * block), block_length(&j, b), &u, special, sum + b * block);
+        add_block(set, &j, number_at(&j, x, b * block), block_length(&j, b), &u, special,
+                  sum + b * block);
     }
     tw_fpenv_leave(env);
     return standard ? 0 : refuse_mode(err);
@@ -436,10 +438,10 @@ int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64
         round_block(set, &j, sum + b * block, length, divisor, unit_exponent(j.kind, field, bits),
                     to);
         for (int64_t i = 0; special && i < length; i++) {
-            const unsigned marks = (get(&j, specials, base + 1 + 2 * i) ? 1 : 0) |
-                                   (get(&j, specials, base + 2 + 2 * i) ? 2 : 0);
+            const unsigned marks = (get_mark(&j, specials, base + 1 + 2 * i) ? 1 : 0) |
+                                   (get_mark(&j, specials, base + 2 + 2 * i) ? 2 : 0);
             if (marks)
-                put(&j, to, i, from_marks(&j, marks));
+                put_element(&j, to, i, from_marks(&j, marks));
         }
     }
     tw_fpenv_leave(env);
@@ -455,7 +457,7 @@ static uint32_t field_of_block(const struct tw_fixed_set *set, const struct job 
 {
     uint32_t field = 0;
     for (int64_t c = 0; c < count; c++) {
-        const uint32_t f = set->exponent[j->kind](at(j, x[c], first), (size_t)length);
+        const uint32_t f = set->exponent[j->kind](number_at(j, x[c], first), (size_t)length);
         field = f > field ? f : field;
     }
     *special = field == j->special;
@@ -464,7 +466,7 @@ static uint32_t field_of_block(const struct tw_fixed_set *set, const struct job 
     field = 0;
     for (int64_t c = 0; c < count; c++)
         for (int64_t i = 0; i < length; i++) {
-            const uint32_t f = field_of(j, element(j, x[c], first + i));
+            const uint32_t f = field_of(j, element_bits(j, x[c], first + i));
             field = f != j->special && f > field ? f : field;
         }
     return field;
@@ -488,14 +490,14 @@ static void sum_block(const struct tw_fixed_set *set, const struct job *j, const
         memset(sum, 0, (size_t)m * sizeof *sum);
         memset(marks, 0, (size_t)m);
         for (int64_t c = 0; c < count; c++) {
-            add_block(set, j, at(j, x[c], first + i), m, &u, special, sum);
+            add_block(set, j, number_at(j, x[c], first + i), m, &u, special, sum);
             for (int64_t k = 0; special && k < m; k++)
-                marks[k] |= (uint8_t)marks_of(j, element(j, x[c], first + i + k));
+                marks[k] |= (uint8_t)marks_of(j, element_bits(j, x[c], first + i + k));
         }
         round_block(set, j, sum, m, divisor, unit_exponent(j->kind, field, bits), to);
         for (int64_t k = 0; special && k < m; k++)
             if (marks[k])
-                put(j, to, k, from_marks(j, marks[k]));
+                put_element(j, to, k, from_marks(j, marks[k]));
     }
 }
 

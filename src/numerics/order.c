@@ -44,7 +44,7 @@ static uint64_t shift(const struct twin_shuffle *p, int j, uint64_t x, uint64_t 
 }
 
 /* All rounds: a row, then a column, and so on. */
-static uint64_t forward(const struct twin_shuffle *p, uint64_t x)
+static uint64_t shuffle_forward(const struct twin_shuffle *p, uint64_t x)
 {
     uint64_t row = x / p->columns, column = x % p->columns;
     for (int j = 0; j < TWIN_SHUFFLE_ROUNDS; j += 2) {
@@ -56,7 +56,7 @@ static uint64_t forward(const struct twin_shuffle *p, uint64_t x)
     return row * p->columns + column;
 }
 
-static uint64_t backward(const struct twin_shuffle *p, uint64_t x)
+static uint64_t shuffle_backward(const struct twin_shuffle *p, uint64_t x)
 {
     uint64_t row = x / p->columns, column = x % p->columns;
     for (int j = TWIN_SHUFFLE_ROUNDS - 2; j >= 0; j -= 2) {
@@ -75,7 +75,7 @@ uint64_t twin_shuffle_at(const struct twin_shuffle *p, uint64_t i)
     if (i >= p->n)
         return TWIN_NO_INDEX;
     do
-        i = forward(p, i);
+        i = shuffle_forward(p, i);
     while (i >= p->n);
     return i;
 }
@@ -86,7 +86,7 @@ uint64_t twin_shuffle_find(const struct twin_shuffle *p, uint64_t x)
     if (x >= p->n)
         return TWIN_NO_INDEX;
     do
-        x = backward(p, x);
+        x = shuffle_backward(p, x);
     while (x >= p->n);
     return x;
 }
@@ -101,7 +101,7 @@ uint64_t twin_order_steps(const struct twin_order *order)
 }
 
 /* n * part / whole, part <= whole, without overflow. */
-static uint64_t share(uint64_t n, uint64_t part, uint64_t whole)
+static uint64_t share_of(uint64_t n, uint64_t part, uint64_t whole)
 {
     __extension__ unsigned __int128 product = (unsigned __int128)n * part;
     return (uint64_t)(product / whole);
@@ -125,7 +125,7 @@ int twin_order_part(const struct twin_order *order, uint64_t step, uint64_t rank
                               (unsigned long long)rank, (unsigned long long)world);
     uint64_t start = step % steps * order->batch;
     uint64_t size = order->samples - start < order->batch ? order->samples - start : order->batch;
-    uint64_t from = share(size, rank, world), to = share(size, rank + 1, world);
+    uint64_t from = share_of(size, rank, world), to = share_of(size, rank + 1, world);
     *part = (struct twin_order_part){step / steps, start + from, to - from};
     return 0;
 }

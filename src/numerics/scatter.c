@@ -191,8 +191,8 @@ struct scatter {
 
 /* Sorts by target, digit by digit from the lowest; rows of one target keep their order. The answer
  * is in one of the two arrays, which is returned. */
-static struct tw_place *sorted(struct tw_place *place, struct tw_place *spare, size_t n,
-                               size_t targets)
+static struct tw_place *sorted_places(struct tw_place *place, struct tw_place *spare, size_t n,
+                                      size_t targets)
 {
     size_t start[1 << DIGIT_BITS];
     for (unsigned shift = 0; shift < 64 && (targets - 1) >> shift; shift += DIGIT_BITS) {
@@ -277,7 +277,7 @@ static int add_sorted(const struct scatter *j, struct twin_error *err)
         return tw_no_memory(err, "adding %zu rows to %zu targets", j->n, j->targets);
     for (size_t r = 0; r < j->n; r++)
         place[r] = (struct tw_place){(uint64_t)j->index[r], r};
-    add_groups(j, sorted(place, place + j->n, j->n, j->targets), j->n);
+    add_groups(j, sorted_places(place, place + j->n, j->n, j->targets), j->n);
     tw_free(place);
     return 0;
 }
@@ -289,7 +289,7 @@ struct held {
 };
 
 /* Adds all rows to the pairs of their targets. Returns whether any is inexact. */
-static bool hold(const struct scatter *j, struct held *held)
+static bool hold_rows(const struct scatter *j, struct held *held)
 {
     bool any = false;
     for (size_t t = 0; t < j->targets; t++)
@@ -336,7 +336,7 @@ static int add_held(const struct scatter *j, struct twin_error *err)
     struct tw_place *place = NULL;
     size_t again = 0;
     int rc = held ? 0 : tw_no_memory(err, "adding %zu rows to %zu targets", j->n, j->targets);
-    if (!rc && hold(j, held)) {
+    if (!rc && hold_rows(j, held)) {
         again = inexact_rows(j, held, NULL);
         place = tw_reallocarray(NULL, again, 2 * sizeof *place);
         rc = place ? 0 : tw_no_memory(err, "adding %zu rows to %zu targets", j->n, j->targets);
@@ -345,7 +345,7 @@ static int add_held(const struct scatter *j, struct twin_error *err)
         let_go(j, held);
         if (again) {
             inexact_rows(j, held, place);
-            add_groups(j, sorted(place, place + again, again, j->targets), again);
+            add_groups(j, sorted_places(place, place + again, again, j->targets), again);
         }
     }
     tw_free(place);

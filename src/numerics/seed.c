@@ -27,7 +27,7 @@ static const uint8_t sigma[10][16] = {
 };
 
 /* Eight bytes, little end first. */
-static uint64_t load(const unsigned char *p)
+static uint64_t load_word(const unsigned char *p)
 {
     uint64_t w = 0;
     for (int i = 7; i >= 0; i--)
@@ -58,7 +58,7 @@ static void compress(uint64_t h[8], const unsigned char block[BLOCK], uint64_t t
 {
     uint64_t m[16], v[16];
     for (int i = 0; i < 16; i++)
-        m[i] = load(block + 8 * i);
+        m[i] = load_word(block + 8 * i);
     memcpy(v, h, 64);
     memcpy(v + 8, iv, 64);
     v[12] ^= taken;
@@ -78,8 +78,8 @@ static void compress(uint64_t h[8], const unsigned char block[BLOCK], uint64_t t
 
 /* The seed of one name below `parent`: BLAKE2b with the parent as its key, over the name and,
  * behind it, the suffix (which may be NULL with 0 bytes). */
-static uint64_t child(uint64_t parent, const char *name, size_t bytes, const char *suffix,
-                      size_t suffix_bytes)
+static uint64_t child_seed(uint64_t parent, const char *name, size_t bytes, const char *suffix,
+                           size_t suffix_bytes)
 {
     uint64_t h[8], taken = BLOCK;
     unsigned char block[BLOCK] = {0};
@@ -113,7 +113,7 @@ static uint64_t descend(uint64_t parent, const char **path, size_t *bytes)
         const char *next = *path + *bytes;
         if (next[strspn(next, "/")] == '\0')
             return parent;
-        parent = child(parent, *path, *bytes, NULL, 0);
+        parent = child_seed(parent, *path, *bytes, NULL, 0);
         *path = next;
     }
 }
@@ -122,7 +122,7 @@ uint64_t twin_seed(uint64_t parent, const char *path)
 {
     size_t bytes;
     parent = descend(parent, &path, &bytes);
-    return bytes > 0 ? child(parent, path, bytes, NULL, 0) : parent;
+    return bytes > 0 ? child_seed(parent, path, bytes, NULL, 0) : parent;
 }
 
 /* The last name with "=INDEX" behind it. */
@@ -135,5 +135,5 @@ uint64_t twin_seed_index(uint64_t parent, const char *path, uint64_t index)
     while ((index /= 10) > 0);
     text[--at] = '=';
     parent = descend(parent, &path, &bytes);
-    return child(parent, path, bytes, text + at, sizeof text - at);
+    return child_seed(parent, path, bytes, text + at, sizeof text - at);
 }

@@ -13,6 +13,7 @@
 
 #include "src/snapshot/snapshot.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -226,6 +227,7 @@ static void look_findings(struct audit *a, const char *name, json_t *out)
  * TWIN_ENOMEM is returned. */
 static int look_at(struct audit *a, enum twin_area which, json_t **to, struct twin_error *err)
 {
+    assert((unsigned)which < TWIN_AREAS);
     static void (*const looks[TWIN_AREAS])(struct audit *a, const json_t *in, json_t *out) = {
         look_code, look_data, look_environment, look_configuration, look_seeds};
     const char *name = twin_area_name(which);

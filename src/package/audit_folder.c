@@ -68,7 +68,7 @@ static char *text_of(int dir, const char *name, size_t *n)
 }
 
 /* Keeps the first path of its kind, cut to the room. */
-static void keep(char *to, size_t room, const char *path)
+static void keep_path(char *to, size_t room, const char *path)
 {
     if (!*to)
         snprintf(to, room, "%.*s", (int)room - 1, path);
@@ -99,9 +99,9 @@ static void requirements(struct found *f, const char *text, const char *path)
     }
     /* the first list wins, and an exact one wins over a loose one */
     if (lines && loose == 0)
-        keep(f->lock, sizeof f->lock, path);
+        keep_path(f->lock, sizeof f->lock, path);
     else if (lines && !*f->loose) {
-        keep(f->loose, sizeof f->loose, path);
+        keep_path(f->loose, sizeof f->loose, path);
         f->loose_count = loose;
     }
 }
@@ -118,13 +118,13 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
     /* files that name exact versions by their nature */
     for (const char *const *l = locks; *l; l++)
         if (strcmp(name, *l) == 0)
-            keep(f->lock, sizeof f->lock, path);
+            keep_path(f->lock, sizeof f->lock, path);
     /* files that people write: their lines decide */
     if (tw_starts(name, "requirements") && tw_ends(name, ".txt") && (text = text_of(dir, name, &n)))
         requirements(f, text, path);
     else if ((strcmp(name, "environment.yml") == 0 || strcmp(name, "environment.yaml") == 0) &&
              !*f->loose)
-        keep(f->loose, sizeof f->loose, path);
+        keep_path(f->loose, sizeof f->loose, path);
     else if ((strcmp(name, "Dockerfile") == 0 || tw_ends(name, ".def")) &&
              (text = text_of(dir, name, &n))) {
         f->docker = true;
@@ -138,7 +138,7 @@ static void look_environment_file(struct found *f, int dir, const char *name, co
 /* Looks for a line that gives a number to something with "seed" in its name: seed = 7,
  * manual_seed(7), "seed": 7, or default=7 behind an option --seed. Comments and comparisons are
  * passed over. */
-static void seeds(struct found *f, const char *text, const char *path)
+static void look_for_seeds(struct found *f, const char *text, const char *path)
 {
     /* only in these languages a colon gives a name its value; in C it belongs to ?: and labels */
     bool colon = tw_ends(path, ".py") || tw_ends(path, ".json") || tw_ends(path, ".yaml") ||
@@ -210,7 +210,7 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
     if (ends_in(name, sums) || tw_ends(name, ".sha256") || tw_ends(name, ".dvc") ||
         tw_ends(name, ".snapshot")) {
         f->checksums = true;
-        keep(f->checksum_file, sizeof f->checksum_file, path);
+        keep_path(f->checksum_file, sizeof f->checksum_file, path);
     }
     /* a file may be of several kinds */
     bool is_source = ends_in(name, sources);
@@ -219,19 +219,19 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
         f->sources++;
     if (is_config) {
         f->configs++;
-        keep(f->config, sizeof f->config, path);
+        keep_path(f->config, sizeof f->config, path);
     }
     if (ends_in(name, data)) {
         f->data_files++;
         f->data_bytes += (uint64_t)st->st_size;
-        keep(f->data_example, sizeof f->data_example, path);
+        keep_path(f->data_example, sizeof f->data_example, path);
     }
     bool readme = strncasecmp(name, "readme", 6) == 0;
     /* one seed is enough: no other file is read for it */
     bool seed_wanted = (is_source || is_config) && !*f->seed;
     char *text = seed_wanted || readme ? text_of(dir, name, &n) : NULL;
     if (text && !readme)
-        seeds(f, text, path);
+        look_for_seeds(f, text, path);
     if (text && readme && !*f->command)
         /* a line of a README that begins like a command, with or without a prompt */
         for (char *line = text; line && *line;
@@ -252,7 +252,7 @@ static void look_at(struct found *f, int dir, const char *name, const char *path
 
 /* Goes through a folder; takes fd over. Links are not followed, and folders that hold other
  * people's code (environments, caches) are left out. */
-static void walk(struct found *f, int fd, const char *prefix, int depth)
+static void walk_folder(struct found *f, int fd, const char *prefix, int depth)
 {
     DIR *d = fdopendir(fd);
     if (!d) {
@@ -278,7 +278,7 @@ static void walk(struct found *f, int fd, const char *prefix, int depth)
         else if (path && S_ISDIR(st.st_mode) && depth < DEPTH_MAX && !skipped) {
             int sub = openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
             if (sub >= 0)
-                walk(f, sub, path, depth + 1);
+                walk_folder(f, sub, path, depth + 1);
         }
         f->failed |= !path;
         tw_free(path);
@@ -424,7 +424,7 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
         judge_code, judge_data, judge_environment, judge_configuration, judge_seeds};
     struct found *f = tw_calloc(1, sizeof *f);
     *out = (struct twin_packed){0};
-    /* two descriptors: walk() takes one over, git is looked for with the other */
+    /* two descriptors: walk_folder() takes one over, git is looked for with the other */
     int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int fd = root < 0 ? -1 : openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = 0;
@@ -434,7 +434,7 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
         rc = tw_no_memory(err, "auditing a folder");
     if (rc == 0) {
         find_commit(f, root);
-        walk(f, fd, "", 0);
+        walk_folder(f, fd, "", 0);
         fd = -1;
     }
     for (size_t i = 0; i < TWIN_AREAS && rc == 0; i++) {

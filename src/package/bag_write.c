@@ -21,8 +21,8 @@
 
 /* Notes a file for the manifest. url: NULL for one that is in the package. TWIN_EINVAL: no package
  * can hold a path like this. */
-static int add(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes,
-               const char *url, struct twin_error *err)
+static int add_item(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes,
+                    const char *url, struct twin_error *err)
 {
     if (!tw_path_ok(path))
         return twin_error_set(err, TWIN_EINVAL, "%s: no package can hold a file of this name",
@@ -76,7 +76,7 @@ int tw_bag_put(struct tw_bag_writer *w, const char *path, const void *data, size
     char *full = tw_bag_place(w, path, err);
     int rc = full ? tw_bag_hash(data, n, hex, err) : TWIN_EIO;
     rc = rc ? rc : tw_write_file_atomic(full, data, n, err);
-    rc = rc ? rc : add(w, path, hex, n, NULL, err);
+    rc = rc ? rc : add_item(w, path, hex, n, NULL, err);
     tw_free(full);
     return rc;
 }
@@ -95,7 +95,7 @@ int tw_bag_adopt(struct tw_bag_writer *w, const char *path, struct twin_error *e
         rc = tw_bag_sha256(fd, UINT64_MAX, NULL, hex, &bytes, err);
     if (fd >= 0)
         close(fd);
-    rc = rc ? rc : add(w, path, hex, bytes, NULL, err);
+    rc = rc ? rc : add_item(w, path, hex, bytes, NULL, err);
     tw_free(full);
     return rc;
 }
@@ -140,7 +140,7 @@ int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, con
     if (rc && to >= 0)
         unlink(full);
     if (rc == 0 && w->dir)
-        rc = add(w, path, hex, bytes, NULL, err);
+        rc = add_item(w, path, hex, bytes, NULL, err);
     if (out)
         memcpy(out, hex, 65);
     tw_free(full);
@@ -150,7 +150,7 @@ int tw_bag_copy(struct tw_bag_writer *w, const char *path, const char *from, con
 int tw_bag_list(struct tw_bag_writer *w, const char *path, const char *sha256, uint64_t bytes,
                 const char *url, struct twin_error *err)
 {
-    return w->dir ? add(w, path, sha256, bytes, url, err) : 0;
+    return w->dir ? add_item(w, path, sha256, bytes, url, err) : 0;
 }
 
 /* ---- the end */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* A time of the run, after_s seconds behind its beginning, as ISO 8601. */
-static void stamp(const struct tw_pack *p, double after_s, char out[32])
+static void time_stamp(const struct tw_pack *p, double after_s, char out[32])
 {
     tw_utc_stamp(p->run->start_realtime_ns + (int64_t)(after_s * 1e9), out);
     if (strlen(out) >= 17)
@@ -106,8 +106,8 @@ char *tw_crate_metadata(const struct tw_pack *p)
     size_t n = 0;
     json_t *graph = json_array(), *parts = json_array();
     char *command = command_line(p);
-    stamp(p, 0, begin);
-    stamp(p, p->run->wall_s, end);
+    time_stamp(p, 0, begin);
+    time_stamp(p, p->run->wall_s, end);
     /* the entry that says what this file is */
     tw_pk_add(&failed, graph,
               json_pack("{s:s, s:s, s:{s:s}, s:{s:s}}", "@id", "ro-crate-metadata.json", "@type",
@@ -172,7 +172,7 @@ char *tw_crate_readme(const struct tw_pack *p, const char *name)
     bool by_address = false;
     for (size_t i = 0; i < p->w.count; i++)
         by_address |= p->w.item[i].url != NULL;
-    stamp(p, 0, begin);
+    time_stamp(p, 0, begin);
     tw_buf_printf(&b, "# A run that you can repeat: %s\n\n", name);
     tw_buf_printf(&b,
                   "On %s this was run:\n\n    %s\n\nThis folder holds what it takes to run it "

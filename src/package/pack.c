@@ -18,6 +18,7 @@
 #include "src/sign/signing.h"
 #include "src/snapshot/snapshot.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,13 +32,15 @@
 const char *twin_area_name(enum twin_area a)
 {
     static const char *const names[] = {"code", "data", "environment", "configuration", "seeds"};
+    _Static_assert(sizeof names / sizeof *names == TWIN_AREAS, "a name for each area");
+    assert((unsigned)a < TWIN_AREAS);
     return names[a];
 }
 
 /* ---- what is known of the run */
 
 /* Reads run.json and provenance.json. TWIN_ENOENT: the run has no provenance. */
-static int load(struct tw_pack *p, struct twin_error *err)
+static int load_run(struct tw_pack *p, struct twin_error *err)
 {
     json_error_t where;
     char *text = NULL, *path = tw_path_join(p->run->dir, "run.json");
@@ -133,7 +136,7 @@ bool tw_pack_overwritten(const struct tw_pack *p, const char *real)
 /* ---- order of events */
 
 /* Tells whoever waits what is being done. */
-static void say(const struct tw_pack *p, const char *what)
+static void say_step(const struct tw_pack *p, const char *what)
 {
     if (p->o && p->o->progress)
         p->o->progress(p->o->user, what);
@@ -141,7 +144,7 @@ static void say(const struct tw_pack *p, const char *what)
 
 /* All areas, in an order in which the later ones can ask the earlier ones. 0, or trouble of ours;
  * what an area lacks is in its "missing". */
-static int collect(struct tw_pack *p, struct twin_error *err)
+static int collect_areas(struct tw_pack *p, struct twin_error *err)
 {
     static const struct {
         enum twin_area area;
@@ -153,7 +156,7 @@ static int collect(struct tw_pack *p, struct twin_error *err)
         {TWIN_AREA_CONFIGURATION, tw_pack_configuration},
         {TWIN_AREA_SEEDS, tw_pack_seeds},
     };
-    int rc = load(p, err);
+    int rc = load_run(p, err);
     if (rc)
         return rc;
     find_places(p);
@@ -163,7 +166,7 @@ static int collect(struct tw_pack *p, struct twin_error *err)
             return tw_no_memory(err, "for a package");
     }
     for (size_t i = 0; i < TWIN_AREAS && rc == 0; i++) {
-        say(p, twin_area_name(order[i].area));
+        say_step(p, twin_area_name(order[i].area));
         rc = order[i].pack(p, err);
     }
     if (rc == 0 && p->failed)
@@ -196,7 +199,7 @@ static int put_areas(struct tw_pack *p, struct twin_error *err)
 }
 
 /* How the run was recorded: a replay records the same, or there is nothing to compare. */
-static json_t *recording(const struct tw_pack *p)
+static json_t *recording_json(const struct tw_pack *p)
 {
     static const char *const keys[] = {"level",    "window",  "max_steps", "sketch_every",
                                        "lossless", "factors", "outcome",   "exit_code"};
@@ -214,7 +217,7 @@ static int put_whole(struct tw_pack *p, struct twin_error *err)
 {
     json_t *package = json_pack("{s:s, s:s, s:I, s:o, s:O}", "schema", TW_PACKAGE_SCHEMA, "run",
                                 p->run->id, "start_realtime_ns",
-                                (json_int_t)p->run->start_realtime_ns, "record", recording(p),
+                                (json_int_t)p->run->start_realtime_ns, "record", recording_json(p),
                                 "expected", p->expected);
     int rc = package ? put_json(p, "data/package.json", package, err)
                      : tw_no_memory(err, "for a package");
@@ -255,7 +258,7 @@ static int sign(struct tw_pack *p, const char *tag, struct twin_error *err)
 }
 
 /* Writes the lists of the bag; nothing may be put behind that but the signature. */
-static int finish(struct tw_pack *p, const char *name, char tag[65], struct twin_error *err)
+static int finish_bag(struct tw_pack *p, const char *name, char tag[65], struct twin_error *err)
 {
     char *info = tw_crate_info(p), *readme = tw_crate_readme(p, name);
     int rc = info && readme ? tw_bag_close(&p->w, info, readme, tag, err)
@@ -268,7 +271,7 @@ static int finish(struct tw_pack *p, const char *name, char tag[65], struct twin
 }
 
 /* Frees everything that is still p's, after success as after failure. */
-static void end(struct tw_pack *p)
+static void end_pack(struct tw_pack *p)
 {
     tw_bag_free(&p->w);
     for (size_t i = 0; i < p->data; i++) {
@@ -300,7 +303,7 @@ static void give_areas(struct tw_pack *p, struct twin_packed *out)
 
 /* Makes OUT.part-PID beside OUT, which becomes OUT when all is in it. *final: the absolute path of
  * OUT, the caller's. TWIN_EIO: OUT is there already. */
-static int begin(struct tw_pack *p, const char *out, char **final, struct twin_error *err)
+static int begin_pack(struct tw_pack *p, const char *out, char **final, struct twin_error *err)
 {
     struct stat st;
     *final = tw_path_absolute(out, err);
@@ -348,18 +351,18 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
             return bad;
         }
     }
-    int rc = p.expected ? begin(&p, o->out, &final, err) : tw_no_memory(err, "for a package");
+    int rc = p.expected ? begin_pack(&p, o->out, &final, err) : tw_no_memory(err, "for a package");
     /* only a folder that was made here is removed on failure */
     const bool made = rc == 0;
-    rc = rc ? rc : collect(&p, err);
+    rc = rc ? rc : collect_areas(&p, err);
     if (rc == 0)
-        say(&p, "what was observed");
+        say_step(&p, "what was observed");
     rc = rc ? rc : tw_pack_expected(&p, err);
     rc = rc ? rc : put_areas(&p, err);
     rc = rc ? rc : put_study(&p, err);
     if (rc == 0)
         rc = p.failed ? tw_no_memory(err, "for a package") : put_whole(&p, err);
-    rc = rc ? rc : finish(&p, strrchr(final, '/') + 1, out->tagmanifest, err);
+    rc = rc ? rc : finish_bag(&p, strrchr(final, '/') + 1, out->tagmanifest, err);
     /* from here on the package is there under its name */
     if (rc == 0 && rename(p.w.dir, final) != 0)
         rc = twin_error_system(err, "cannot rename %s to %s", p.w.dir, final);
@@ -374,7 +377,7 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
         give_areas(&p, out);
     }
     tw_free(final);
-    end(&p);
+    end_pack(&p);
     return rc;
 }
 
@@ -383,10 +386,10 @@ int twin_audit_run(const struct twin_run *run, struct twin_packed *out, struct t
 {
     struct tw_pack p = {.run = run, .expected = json_object()};
     *out = (struct twin_packed){0};
-    int rc = collect(&p, err);
+    int rc = collect_areas(&p, err);
     if (rc == 0)
         give_areas(&p, out);
-    end(&p);
+    end_pack(&p);
     return rc;
 }
 

@@ -271,7 +271,7 @@ static int put_untracked(struct tw_pack *p, json_t *area, const json_t *code,
 }
 
 /* The sentence of the area. */
-static void describe(struct tw_pack *p, json_t *area, const json_t *code)
+static void describe_code(struct tw_pack *p, json_t *area, const json_t *code)
 {
     const char *commit = tw_pk_text(code, "commit");
     const char *origin = tw_pk_text(json_object_get(code, "remotes"), "origin");
@@ -316,6 +316,6 @@ int tw_pack_code(struct tw_pack *p, struct twin_error *err)
     int rc = put_repository(p, area, code, "", err);
     rc = rc ? rc : put_untracked(p, area, code, err);
     rc = rc ? rc : tw_pack_files(p, area, err);
-    describe(p, area, code);
+    describe_code(p, area, code);
     return rc;
 }

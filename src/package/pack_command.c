@@ -227,7 +227,7 @@ static json_t *search_path(struct tw_pack *p, json_t *area, const char *value)
 
 /* The variables of one area: seeds or configuration. Paths of this machine and redacted values are
  * left out. */
-static json_t *variables(struct tw_pack *p, json_t *area, bool seeds)
+static json_t *pack_variables(struct tw_pack *p, json_t *area, bool seeds)
 {
     json_t *o = json_object(), *all = TW_PK_AT(p->provenance, "launch", "variables"), *v;
     const char *name;
@@ -262,7 +262,7 @@ int tw_pack_configuration(struct tw_pack *p, struct twin_error *err)
     json_t *digest = TW_PK_AT(p->provenance, "config", "argv_digest");
     int rc = put_config_files(p, area, err);
     put_argv(p, area);
-    json_t *set = variables(p, area, false);
+    json_t *set = pack_variables(p, area, false);
     const char *canonical = tw_pk_text(digest, "canonical");
     size_t n = json_array_size(json_object_get(area, "files")), vars = json_object_size(set);
     const char *digest_word = canonical ? ", digest " : "";
@@ -448,7 +448,7 @@ int tw_pack_seeds(struct tw_pack *p, struct twin_error *err)
     json_array_foreach (TW_PK_AT(p->provenance, "config", "files"), i, file)
         if (tw_pk_text(file, "path"))
             seeds_of_file(p, list, tw_pk_text(file, "path"));
-    json_t *set = variables(p, area, true);
+    json_t *set = pack_variables(p, area, true);
     put_pins(p, area, set, list);
     size_t said = json_array_size(list);
     size_t seen = put_generators(p, area, &ranks);

@@ -29,7 +29,7 @@ static bool is_python(const char *path)
 }
 
 /* The record of the interpreter that the command starts; NULL: none. */
-static const json_t *interpreter(const struct tw_pack *p)
+static const json_t *interpreter_of(const struct tw_pack *p)
 {
     json_t *file;
     size_t i;
@@ -104,7 +104,7 @@ static int by_line(const void *a, const void *b)
 }
 
 /* Sorted lines as one text. Takes the lines, not the array. malloc'ed; NULL: no memory. */
-static char *joined(char **lines, size_t n)
+static char *joined_lines(char **lines, size_t n)
 {
     struct tw_buf b = {0};
     if (n)
@@ -200,7 +200,7 @@ static int put_python(struct tw_pack *p, json_t *area, size_t *packages, struct 
     *packages = n + json_array_size(local);
     tw_pk_put(&p->failed, area, "local", local);
     tw_pk_put(&p->failed, area, "pip_options", options);
-    char *text = line ? joined(line, n) : NULL;
+    char *text = line ? joined_lines(line, n) : NULL;
     int rc = text ? tw_bag_put(&p->w, "data/environment/requirements.txt", text, strlen(text), err)
                   : tw_no_memory(err, "packing the environment");
     tw_pk_put(&p->failed, area, "requirements", json_string("environment/requirements.txt"));
@@ -223,7 +223,7 @@ static int put_list(struct tw_pack *p, const char *key, const char *path, struct
             if (json_string_value(value) &&
                 (line[n] = tw_printf("%s=%s\n", name, json_string_value(value))))
                 n++;
-    char *text = line ? joined(line, n) : NULL;
+    char *text = line ? joined_lines(line, n) : NULL;
     int rc = text ? tw_bag_put(&p->w, path, text, strlen(text), err)
                   : tw_no_memory(err, "packing the environment");
     tw_free(text);
@@ -287,7 +287,7 @@ static void look_for_gaps(struct tw_pack *p, json_t *area, const json_t *python,
 int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
 {
     json_t *area = p->area[TWIN_AREA_ENVIRONMENT];
-    const json_t *python = interpreter(p);
+    const json_t *python = interpreter_of(p);
     char *version = python ? version_of(p, python) : NULL;
     const char *system = tw_pk_text(TW_PK_AT(p->provenance, "environment", "system"),
                                     "pretty_name");

@@ -43,7 +43,7 @@ static const char *not_ours(const char *from)
 }
 
 /* Copies a file of the run folder into the package, or leaves it out. 0, or trouble of ours. */
-static int put(struct tw_pack *p, const char *from, const char *place, struct twin_error *err)
+static int put_file(struct tw_pack *p, const char *from, const char *place, struct twin_error *err)
 {
     struct twin_error inner = TWIN_ERROR_INIT;
     const char *why = not_ours(from);
@@ -72,7 +72,7 @@ static int put_output(struct tw_pack *p, const char *name, bool cut, struct twin
         else if (tw_pack_is_secret(from))
             leave_out(p, name, "seems to hold a secret; its digest is in run.json");
         else
-            rc = put(p, from, place, err);
+            rc = put_file(p, from, place, err);
     }
     tw_free(from);
     tw_free(place);
@@ -88,7 +88,7 @@ static int put_verdict(struct tw_pack *p, struct twin_error *err)
     if (rc == 0 && access(from, F_OK) == 0 && tw_pack_is_secret(from))
         leave_out(p, "verdict.json", "seems to hold a secret");
     else if (rc == 0 && access(from, F_OK) == 0)
-        rc = put(p, from, "data/expected/verdict.json", err);
+        rc = put_file(p, from, "data/expected/verdict.json", err);
     tw_free(from);
     return rc;
 }
@@ -164,7 +164,7 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
         char *place = tw_printf("data/expected/%s", files[i].name);
         bool absent = files[i].optional && from && access(from, F_OK) != 0;
         if (!absent && from && place)
-            rc = put(p, from, place, err);
+            rc = put_file(p, from, place, err);
         else if (!absent)
             rc = tw_no_memory(err, "packing what was observed");
         tw_free(from);
@@ -174,7 +174,7 @@ int tw_pack_expected(struct tw_pack *p, struct twin_error *err)
     for (size_t i = 0; i < p->run->trace_count && rc == 0; i++) {
         const char *base = strrchr(p->run->traces[i], '/');
         char *place = tw_printf("data/expected/ranks/%s", base ? base + 1 : p->run->traces[i]);
-        rc = place ? put(p, p->run->traces[i], place, err)
+        rc = place ? put_file(p, p->run->traces[i], place, err)
                    : tw_no_memory(err, "packing what was observed");
         tw_free(place);
     }

@@ -180,6 +180,18 @@ struct twin_unpacked {
 };
 
 /*
+ * The folder that a replay of this package runs in, as an absolute path (tw_free): `into`, or where
+ * that is NULL PACKAGE-replay beside the package, with the first free number when that is there
+ * already. Never in the package, which would not verify any more. NULL: no memory, TWIN_EIO when
+ * 999 replays lie there.
+ */
+char *twin_replay_folder(const char *into, const char *package, struct twin_error *err);
+/* Would twin_replay_place make this folder? */
+bool twin_replay_is_new(const char *folder);
+/* Of a replay that did not start: takes away what was put into its folder, and the folder itself if
+ * it was new. copy: of twin_replay_place. */
+void twin_replay_clear(const char *folder, const char *copy, bool was_new);
+/*
  * Makes the folder of a replay (mode 0700, new or empty) and in it one for the verified copy of the
  * package: *copy (tw_free). strict, for a package that must be signed: TWIN_EIO also when others
  * could put something else in its place (a folder above it that somebody else may write to and that

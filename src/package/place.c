@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -95,6 +96,50 @@ static int make_private(const char *into, bool *made, struct twin_error *err)
         rc = twin_error_system(err, "cannot make folder %s", into);
     *made = rc == 0;
     return rc;
+}
+
+/* How many replays of a package may lie beside it without a name of their own. */
+enum { REPLAYS_MOST = 999 };
+
+/* The first of PACKAGE-replay, PACKAGE-replay-2, ... that is not there. */
+static char *folder_beside(const char *package, struct twin_error *err)
+{
+    char *real = realpath(package, NULL), *out = NULL;
+    if (!real) {
+        twin_error_system(err, "%s", package);
+        return NULL;
+    }
+    for (unsigned i = 1; i <= REPLAYS_MOST; i++) {
+        out = i == 1 ? tw_printf("%s-replay", real) : tw_printf("%s-replay-%u", real, i);
+        if (!out || twin_replay_is_new(out))
+            break;
+        tw_free(out);
+        out = NULL;
+        if (i == REPLAYS_MOST)
+            twin_error_set(err, TWIN_EIO, "%s-replay and %d more are there: name one with --into",
+                           real, REPLAYS_MOST - 1);
+    }
+    if (!out && !(err && err->code))
+        tw_no_memory(err, "making the folder of a replay");
+    free(real);
+    return out;
+}
+
+char *twin_replay_folder(const char *into, const char *package, struct twin_error *err)
+{
+    return into ? tw_path_absolute(into, err) : folder_beside(package, err);
+}
+
+bool twin_replay_is_new(const char *folder)
+{
+    struct stat st;
+    return lstat(folder, &st) != 0;
+}
+
+void twin_replay_clear(const char *folder, const char *copy, bool was_new)
+{
+    if (!twin_replay_is_new(copy))
+        tw_remove_tree(was_new ? folder : copy, NULL, NULL);
 }
 
 /* On failure a folder that was made here is removed again. */

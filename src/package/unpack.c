@@ -38,7 +38,7 @@ void tw_unpack_say(const struct tw_unpack *u, const char *what)
 /* ---- files */
 
 /* Copies the rest of one descriptor to another. path: for messages. */
-static int copy(int in, int to, const char *path, struct twin_error *err)
+static int copy_rest(int in, int to, const char *path, struct twin_error *err)
 {
     enum { ROOM = 1 << 18 };
     char *chunk = tw_malloc(ROOM);
@@ -78,7 +78,7 @@ int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *
         out = openat(dir, slash ? slash + 1 : to,
                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                      executable ? 0777 : 0666);
-        rc = out < 0 ? twin_error_system(err, "cannot write %s", to) : copy(in, out, to, err);
+        rc = out < 0 ? twin_error_system(err, "cannot write %s", to) : copy_rest(in, out, to, err);
     }
     if (out >= 0 && close(out) != 0 && rc == 0)
         rc = twin_error_system(err, "cannot write %s", to);
@@ -111,7 +111,7 @@ static int open_into(struct tw_unpack *u, struct twin_error *err)
 /* What a part of a word stands for here: a text as it is; a path in the code, in a set of data or
  * of a configuration file; a program, to be found in PATH, or the Python that was chosen.
  * malloc'ed; NULL: it is none of these, or there is no memory. */
-static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error *err)
+static char *resolve_part(struct tw_unpack *u, const json_t *part, struct twin_error *err)
 {
     const char *text = json_string_value(part);
     const char *code = tw_pk_text(part, "code");
@@ -150,16 +150,17 @@ static char *resolve(struct tw_unpack *u, const json_t *part, struct twin_error 
 
 /* A word of the command: one part, or a list of parts with glue between them. malloc'ed; NULL with
  * err set. */
-static char *word(struct tw_unpack *u, const json_t *w, const char *glue, struct twin_error *err)
+static char *resolve_word(struct tw_unpack *u, const json_t *w, const char *glue,
+                          struct twin_error *err)
 {
     struct tw_buf b = {0};
     json_t *part;
     size_t i;
     if (!json_is_array(w))
-        return resolve(u, w, err);
+        return resolve_part(u, w, err);
     tw_buf_puts(&b, "");
     json_array_foreach (w, i, part) {
-        char *one = resolve(u, part, err);
+        char *one = resolve_part(u, part, err);
         if (!one) {
             tw_buf_free(&b);
             return NULL;
@@ -185,7 +186,7 @@ static int put_argv(struct tw_unpack *u, struct twin_error *err)
     if (!(u->out->argv = tw_calloc(n + 1, sizeof *u->out->argv)))
         return tw_no_memory(err, "unpacking a package");
     json_array_foreach (argv, i, w)
-        if (!(u->out->argv[i] = word(u, w, "", err)))
+        if (!(u->out->argv[i] = resolve_word(u, w, "", err)))
             return err && err->code ? err->code : TWIN_EFORMAT;
     /* A bare `python` is whatever stands first in the PATH: here it is the one that was chosen. */
     const char *first = u->out->argv[0];
@@ -238,7 +239,7 @@ static int put_variables(struct tw_unpack *u, const json_t *area, const char *wh
         /* only PYTHONPATH may be a list of folders */
         if (!name_ok(name) || (json_is_array(v) && strcmp(name, "PYTHONPATH") != 0))
             return tw_unpack_bad(where, "variables that decide about numbers only", err);
-        char *value = word(u, v, ":", err);
+        char *value = resolve_word(u, v, ":", err);
         rc = value ? add_variable(u, n, tw_printf("%s=%s", name, value), err) : TWIN_EFORMAT;
         tw_free(value);
         if (rc)
@@ -345,7 +346,7 @@ static int put_cwd(struct tw_unpack *u, struct twin_error *err)
 
 /* Reads the six JSON files of the package. Each must be of our schema; TWIN_EVERSION: of another
  * version of it. */
-static int load(struct tw_unpack *u, const char *dir, struct twin_error *err)
+static int load_package(struct tw_unpack *u, const char *dir, struct twin_error *err)
 {
     const struct {
         const char *path;
@@ -383,7 +384,7 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
     *out = (struct twin_unpacked){0};
     int rc = verdict->findings
                  ? twin_error_set(err, TWIN_EFORMAT, "%s is not what its manifests say", dir)
-                 : load(&u, dir, err);
+                 : load_package(&u, dir, err);
     out->differences = json_array();
     if (rc == 0)
         rc = out->differences ? open_into(&u, err) : tw_no_memory(err, "unpacking a package");

@@ -18,7 +18,7 @@ static const double LIMIT_S = 600;
 static const char WHERE[] = "code/code.json";
 
 /* An error from what git said. Frees a->out. */
-static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
+static int git_failed(struct tw_ask *a, const char *what, struct twin_error *err)
 {
     int rc = 0;
     if (a->missing)
@@ -37,7 +37,7 @@ static int failed(struct tw_ask *a, const char *what, struct twin_error *err)
     do {                                              \
         struct tw_ask ask;                            \
         if (!TW_GIT(&ask, dir, LIMIT_S, __VA_ARGS__)) \
-            return failed(&ask, what, err);           \
+            return git_failed(&ask, what, err);       \
         tw_free(ask.out);                             \
     } while (0)
 
@@ -55,7 +55,7 @@ static int clone(const char *dir, const char *bundle, const char *commit, struct
 
 /* Applies the difference as it was recorded, to the index as well, so that git knows the new
  * files. */
-static int apply(const char *dir, const char *diff, struct twin_error *err)
+static int apply_diff(const char *dir, const char *diff, struct twin_error *err)
 {
     RUN("the changes to the commit", dir, "apply", "--index", "--whitespace=nowarn", diff);
     return 0;
@@ -90,7 +90,7 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
     int rc = dir && from && (!diff || changes) ? clone(dir, from, commit, err)
                                                : tw_no_memory(err, "unpacking the code");
     if (rc == 0 && changes)
-        rc = apply(dir, changes, err);
+        rc = apply_diff(dir, changes, err);
     tw_free(dir);
     tw_free(from);
     tw_free(changes);

@@ -32,7 +32,7 @@ static bool name_ok(const char *name)
 /* ---- a folder of the user's */
 
 /* "NAME=DIR" for this set; "DIR" alone when the package has one set. NULL: none was given. */
-static const char *given(const struct tw_unpack *u, const char *name, size_t sets)
+static const char *given_folder(const struct tw_unpack *u, const char *name, size_t sets)
 {
     size_t n = strlen(name);
     for (const char *const *d = u->o->data; d && *d; d++) {
@@ -281,7 +281,7 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
         !root || strlen(root) != 64 || (below && !tw_path_ok(below)))
         return tw_unpack_bad(WHERE, "sets with a name, a snapshot inside the package and its root",
                              err);
-    const char *mine = given(u, name, sets);
+    const char *mine = given_folder(u, name, sets);
     out->manifest = tw_printf("%s/data/%s", u->dir, snapshot);
     int rc = out->manifest ? twin_snapshot_read(out->manifest, &s, err)
                            : tw_no_memory(err, "unpacking the data");

@@ -34,7 +34,7 @@ static char *in_path(const char *name)
 }
 
 /* How well a version fits: 2 the same, 1 the same but for the last number, 0 another one. */
-static int fit(const char *want, const char *have)
+static int fit_of_version(const char *want, const char *have)
 {
     const char *dot = strchr(want, '.');
     /* "3.11.7": the numbers up to the second dot decide */
@@ -69,7 +69,7 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
     for (size_t i = 0; i < (u->o->python ? 1 : 3); i++) {
         char *path = python_path(u->o->python, names[i]);
         char *version = path ? tw_pk_python_version(path) : NULL;
-        int f = version ? fit(want, version) : -1;
+        int f = version ? fit_of_version(want, version) : -1;
         if (f > best) {
             tw_free(u->python);
             tw_free(*have);
@@ -191,9 +191,9 @@ static int installed(const char *python, json_t **out, struct twin_error *err)
 }
 
 /* Adds a text to the list of differences; formatted as by printf, text arguments made printable. */
-static void differs(struct tw_unpack *u, const char *format, ...)
+static void note_difference(struct tw_unpack *u, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static void differs(struct tw_unpack *u, const char *format, ...)
+static void note_difference(struct tw_unpack *u, const char *format, ...)
 {
     struct tw_buf b = {0};
     va_list ap;
@@ -207,7 +207,7 @@ static void differs(struct tw_unpack *u, const char *format, ...)
 
 /* Tells each package of the list that is not installed here, or in another version. Others that are
  * installed do not count. */
-static int compare(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
+static int compare_packages(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
 {
     json_t *have = NULL, *v;
     const char *name;
@@ -217,9 +217,9 @@ static int compare(struct tw_unpack *u, const json_t *lock, struct twin_error *e
     json_object_foreach ((json_t *)(uintptr_t)lock, name, v) {
         const char *want = json_string_value(v), *is = tw_pk_text(have, name);
         if (!is)
-            differs(u, "%s %s is not installed", name, want ? want : "");
+            note_difference(u, "%s %s is not installed", name, want ? want : "");
         else if (want && strcmp(want, is) != 0)
-            differs(u, "%s: %s in the package, %s here", name, want, is);
+            note_difference(u, "%s: %s in the package, %s here", name, want, is);
     }
     json_decref(have);
     return 0;
@@ -250,8 +250,8 @@ static const char *why_it_failed(const struct tw_ask *a)
 
 /* Runs a program in the code's folder, for at most an hour. what: begins the message of a
  * failure. */
-static int ask(struct tw_unpack *u, const char *const *argv, const char *what,
-               struct twin_error *err)
+static int ask_program(struct tw_unpack *u, const char *const *argv, const char *what,
+                       struct twin_error *err)
 {
     struct tw_ask a = {.argv = argv, .dir = u->code, .limit_s = 3600, .cap = (size_t)64 << 20};
     int rc = 0;
@@ -286,14 +286,14 @@ static int pip(struct tw_unpack *u, const char *const *words, struct twin_error 
     while (*words && n < ROOM - 1)
         argv[n++] = *words++;
     argv[n] = NULL;
-    return ask(u, argv,
-               "pip could not install what the lock list names (options for it: --pip-option)",
-               err);
+    return ask_program(
+        u, argv, "pip could not install what the lock list names (options for it: --pip-option)",
+        err);
 }
 
 /* A fresh virtual environment with the packages of the list; u->python becomes its interpreter.
  * Packages that were installed from the checkout are installed from the code. */
-static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
+static int build_environment(struct tw_unpack *u, const json_t *lock, struct twin_error *err)
 {
     json_t *local;
     size_t i;
@@ -302,8 +302,8 @@ static int build(struct tw_unpack *u, const json_t *lock, struct twin_error *err
     int rc = venv && list ? 0 : tw_no_memory(err, "looking at the environment");
     tw_unpack_say(u, "a fresh virtual environment");
     if (rc == 0)
-        rc = ask(u, (const char *const[]){u->python, "-m", "venv", venv, NULL},
-                 "cannot make a virtual environment", err);
+        rc = ask_program(u, (const char *const[]){u->python, "-m", "venv", venv, NULL},
+                         "cannot make a virtual environment", err);
     if (rc == 0) {
         tw_free(u->python);
         u->python = tw_printf("%s/bin/python", venv);
@@ -351,10 +351,10 @@ int tw_unpack_environment(struct tw_unpack *u, struct twin_error *err)
     int rc = find_python(u, want, &have, err);
     rc = rc ? rc : read_lock(u, &lock, err);
     if (rc == 0 && strcmp(want, have) != 0)
-        differs(u, "Python: %s in the package, %s here (%s)", want, have, u->python);
+        note_difference(u, "Python: %s in the package, %s here (%s)", want, have, u->python);
     if (rc == 0 && u->o->build)
-        rc = build(u, lock, err);
-    rc = rc ? rc : compare(u, lock, err);
+        rc = build_environment(u, lock, err);
+    rc = rc ? rc : compare_packages(u, lock, err);
     json_decref(lock);
     tw_free(have);
     return rc;

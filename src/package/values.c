@@ -63,7 +63,7 @@ json_t *tw_pk_printable(const char *s)
 }
 
 /* The callback of jansson's writer; non-zero ends it. */
-static int append(const char *text, size_t n, void *data)
+static int append_bytes(const char *text, size_t n, void *data)
 {
     return tw_buf_append(data, text, n) == 0 ? 0 : -1;
 }
@@ -74,7 +74,7 @@ char *tw_pk_dump(const json_t *value, size_t *n)
 {
     struct tw_buf b = {0};
     bool ok = value &&
-              json_dump_callback(value, append, &b, JSON_INDENT(1) | JSON_SORT_KEYS) == 0 &&
+              json_dump_callback(value, append_bytes, &b, JSON_INDENT(1) | JSON_SORT_KEYS) == 0 &&
               tw_buf_puts(&b, "\n") == 0;
     *n = b.len;
     if (ok)

@@ -18,6 +18,7 @@
 #include "src/package/package.h"
 #include "src/sign/sign.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,6 +56,7 @@ struct look {
 
 const char *twin_bag_change_name(enum twin_bag_change c)
 {
+    assert((unsigned)c <= TWIN_BAG_MALFORMED);
     static const char *const names[] = {"changed", "missing", "not listed", "not allowed",
                                         "malformed"};
     return names[c];
@@ -62,10 +64,10 @@ const char *twin_bag_change_name(enum twin_bag_change c)
 
 /* Adds a finding; the text is formatted as by printf. Returns 0, so that the walk goes on, or
  * TWIN_ENOMEM. */
-static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
-                   ...) __attribute__((format(printf, 4, 5)));
-static int finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
-                   ...)
+static int add_finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
+                       ...) __attribute__((format(printf, 4, 5)));
+static int add_finding(struct look *l, enum twin_bag_change c, const char *path, const char *format,
+                       ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -91,8 +93,8 @@ static int as_finding(struct look *l, const char *path, int rc, const struct twi
     if (rc == TWIN_ENOMEM)
         return tw_no_memory(l->err, "verifying %s", l->dir);
     if (rc == TWIN_ENOENT)
-        return finding(l, TWIN_BAG_MISSING, path, "not there");
-    return rc ? finding(l, TWIN_BAG_MALFORMED, path, "%s", why->message) : 0;
+        return add_finding(l, TWIN_BAG_MISSING, path, "not there");
+    return rc ? add_finding(l, TWIN_BAG_MALFORMED, path, "%s", why->message) : 0;
 }
 
 /* ---- files */
@@ -143,7 +145,8 @@ static int judge_file(struct look *l, const char *path, struct tw_manifest_entry
         l->o->progress(l->o->user, l->seen_bytes, l->oxum_bytes);
     /* a file that was changed is not counted as good */
     if (strcmp(hex, e->sha256) != 0)
-        return finding(l, TWIN_BAG_CHANGED, path, "expected sha256 %s, found %s", e->sha256, hex);
+        return add_finding(l, TWIN_BAG_CHANGED, path, "expected sha256 %s, found %s", e->sha256,
+                           hex);
     e->good = true;
     l->v->files++;
     l->v->bytes += bytes;
@@ -167,7 +170,7 @@ static int check_file(struct look *l, int fd, uint64_t size, const char *path,
     if (rc == TWIN_ENOMEM || copy.failed)
         rc = twin_error_set(l->err, rc, "%s: %s", path, inner.message);
     else if (rc)
-        rc = finding(l, TWIN_BAG_CHANGED, path, "%s", inner.message);
+        rc = add_finding(l, TWIN_BAG_CHANGED, path, "%s", inner.message);
     else
         rc = judge_file(l, path, e, bytes, hex);
     return close_copy(l, path, copy.to, rc);
@@ -191,14 +194,14 @@ static int look_at_open(struct look *l, int fd, const char *path, bool payload,
     const struct tag_read *tag = tag_read(l, path);
     e->seen = true;
     if (fstat(fd, &st) != 0)
-        return finding(l, TWIN_BAG_CHANGED, path, "cannot be looked at: %s", strerror(errno));
+        return add_finding(l, TWIN_BAG_CHANGED, path, "cannot be looked at: %s", strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return finding(l, TWIN_BAG_FORBIDDEN, path, "neither a file nor a folder");
+        return add_finding(l, TWIN_BAG_FORBIDDEN, path, "neither a file nor a folder");
     uint64_t size = (uint64_t)st.st_size;
     if (payload && size > l->oxum_bytes)
-        return finding(l, TWIN_BAG_CHANGED, path,
-                       "%llu bytes: larger than the whole payload ought to be",
-                       (unsigned long long)size);
+        return add_finding(l, TWIN_BAG_CHANGED, path,
+                           "%llu bytes: larger than the whole payload ought to be",
+                           (unsigned long long)size);
     /* what was parsed is what is judged: the file is not read a second time */
     if (tag)
         return judge_file(l, path, e, size, tag->sha256);
@@ -213,26 +216,26 @@ static int look_at(struct look *l, int dir, const char *name, const char *path,
     if (strcmp(path, TW_BAG_TAGMANIFEST) == 0 || strcmp(path, TW_BAG_SIGNATURE) == 0)
         return S_ISREG(st->st_mode)
                    ? 0
-                   : finding(l, TWIN_BAG_FORBIDDEN, path, "expected a regular file");
+                   : add_finding(l, TWIN_BAG_FORBIDDEN, path, "expected a regular file");
     bool payload = tw_starts(path, "data/");
     struct tw_manifest_entry *e = tw_manifest_find(payload ? &l->payload : &l->tags, path);
     if (!S_ISREG(st->st_mode))
-        return finding(l, TWIN_BAG_FORBIDDEN, path,
-                       S_ISLNK(st->st_mode) ? "a link: a package holds none"
-                                            : "neither a file nor a folder");
+        return add_finding(l, TWIN_BAG_FORBIDDEN, path,
+                           S_ISLNK(st->st_mode) ? "a link: a package holds none"
+                                                : "neither a file nor a folder");
     if (!e)
-        return finding(l, TWIN_BAG_EXTRA, path, "no manifest lists it");
+        return add_finding(l, TWIN_BAG_EXTRA, path, "no manifest lists it");
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         e->seen = true;
-        return finding(l, TWIN_BAG_CHANGED, path, "cannot be read: %s", strerror(errno));
+        return add_finding(l, TWIN_BAG_CHANGED, path, "cannot be read: %s", strerror(errno));
     }
     int rc = look_at_open(l, fd, path, payload, e);
     close(fd);
     return rc;
 }
 
-static int walk(struct look *l, int dir, const char *prefix, int depth);
+static int walk_folder(struct look *l, int dir, const char *prefix, int depth);
 
 /* One name of a folder: goes down, or judges it. depth is limited for the stack's sake, the number
  * of entries for the time's. */
@@ -244,16 +247,16 @@ static int walk_entry(struct look *l, int dir, const char *prefix, const char *n
     if (rc)
         return rc;
     if (++l->entries > 2 * TW_BAG_ENTRIES || depth > TW_BAG_DEPTH)
-        rc = depth > TW_BAG_DEPTH
-                 ? finding(l, TWIN_BAG_FORBIDDEN, path, "more than %d folders deep", TW_BAG_DEPTH)
-                 : twin_error_set(l->err, TWIN_ELIMIT, "%s: more than %d entries", l->dir,
-                                  2 * TW_BAG_ENTRIES);
+        rc = depth > TW_BAG_DEPTH ? add_finding(l, TWIN_BAG_FORBIDDEN, path,
+                                                "more than %d folders deep", TW_BAG_DEPTH)
+                                  : twin_error_set(l->err, TWIN_ELIMIT, "%s: more than %d entries",
+                                                   l->dir, 2 * TW_BAG_ENTRIES);
     else if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-        rc = finding(l, TWIN_BAG_CHANGED, path, "cannot be looked at: %s", strerror(errno));
+        rc = add_finding(l, TWIN_BAG_CHANGED, path, "cannot be looked at: %s", strerror(errno));
     else if (S_ISDIR(st.st_mode)) {
         int sub = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        rc = sub < 0 ? finding(l, TWIN_BAG_CHANGED, path, "cannot be read: %s", strerror(errno))
-                     : walk(l, sub, path, depth + 1);
+        rc = sub < 0 ? add_finding(l, TWIN_BAG_CHANGED, path, "cannot be read: %s", strerror(errno))
+                     : walk_folder(l, sub, path, depth + 1);
     } else {
         rc = look_at(l, dir, name, path, &st);
     }
@@ -262,7 +265,7 @@ static int walk_entry(struct look *l, int dir, const char *prefix, const char *n
 }
 
 /* Goes through a folder; takes dir over. prefix: its path in the package, "" for the top. */
-static int walk(struct look *l, int dir, const char *prefix, int depth)
+static int walk_folder(struct look *l, int dir, const char *prefix, int depth)
 {
     DIR *d = fdopendir(dir);
     int rc = 0;
@@ -280,7 +283,7 @@ static int walk(struct look *l, int dir, const char *prefix, int depth)
     }
     /* no manifest lists folders: one without a file in it could be put there unseen */
     if (rc == 0 && count == 0 && *prefix)
-        rc = finding(l, TWIN_BAG_EXTRA, prefix, "an empty folder: no manifest can list one");
+        rc = add_finding(l, TWIN_BAG_EXTRA, prefix, "an empty folder: no manifest can list one");
     closedir(d);
     return rc;
 }
@@ -323,8 +326,8 @@ static int read_bagit(struct look *l)
     bool ok;
     int rc = read_tag(l, "bagit.txt", 4096, &text, &n, &ok);
     if (rc == 0 && ok && (n != strlen(TW_BAGIT_TXT) || memcmp(text, TW_BAGIT_TXT, n) != 0))
-        rc = finding(l, TWIN_BAG_MALFORMED, "bagit.txt",
-                     "expected the two lines of BagIt 1.0 in UTF-8, found others");
+        rc = add_finding(l, TWIN_BAG_MALFORMED, "bagit.txt",
+                         "expected the two lines of BagIt 1.0 in UTF-8, found others");
     tw_free(text);
     return rc;
 }
@@ -345,8 +348,8 @@ static int read_manifest(struct look *l, const char *path, struct tw_manifest *m
             if (tw_starts(m->item[i].path, "data/") != payload ||
                 strcmp(m->item[i].path, TW_BAG_TAGMANIFEST) == 0 ||
                 strcmp(m->item[i].path, TW_BAG_SIGNATURE) == 0)
-                rc = finding(l, TWIN_BAG_MALFORMED, path, "lists %s, which cannot stand there",
-                             m->item[i].path);
+                rc = add_finding(l, TWIN_BAG_MALFORMED, path, "lists %s, which cannot stand there",
+                                 m->item[i].path);
     }
     tw_free(text);
     return rc;
@@ -405,14 +408,14 @@ static int fetch_later(struct look *l, const struct tw_fetch_entry *f,
 }
 
 /* Lines without a file. A file that fetch.txt names counts as promised, unless it is there. */
-static int missing(struct look *l)
+static int find_missing(struct look *l)
 {
     int rc = 0;
     for (size_t i = 0; i < l->fetch.count && rc == 0; i++) {
         struct tw_manifest_entry *e = tw_manifest_find(&l->payload, l->fetch.item[i].path);
         if (!e) {
-            rc = finding(l, TWIN_BAG_MALFORMED, "fetch.txt", "names %s, which no manifest lists",
-                         l->fetch.item[i].path);
+            rc = add_finding(l, TWIN_BAG_MALFORMED, "fetch.txt",
+                             "names %s, which no manifest lists", l->fetch.item[i].path);
         } else if (!e->seen) {
             e->seen = true;
             l->payload_bytes += l->fetch.item[i].bytes;
@@ -425,8 +428,9 @@ static int missing(struct look *l)
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < both[k]->count && rc == 0; i++)
             if (!both[k]->item[i].seen)
-                rc = finding(l, TWIN_BAG_MISSING, both[k]->item[i].path, "listed in %s, not there",
-                             k ? "manifest-sha256.txt" : TW_BAG_TAGMANIFEST);
+                rc = add_finding(l, TWIN_BAG_MISSING, both[k]->item[i].path,
+                                 "listed in %s, not there",
+                                 k ? "manifest-sha256.txt" : TW_BAG_TAGMANIFEST);
     return rc;
 }
 
@@ -436,10 +440,10 @@ static int totals(struct look *l)
 {
     if (l->v->findings || (l->payload_bytes == l->oxum_bytes && l->payload_files == l->oxum_files))
         return 0;
-    return finding(l, TWIN_BAG_CHANGED, "bag-info.txt",
-                   "Payload-Oxum: expected %llu.%llu, found %llu.%llu",
-                   (unsigned long long)l->oxum_bytes, (unsigned long long)l->oxum_files,
-                   (unsigned long long)l->payload_bytes, (unsigned long long)l->payload_files);
+    return add_finding(l, TWIN_BAG_CHANGED, "bag-info.txt",
+                       "Payload-Oxum: expected %llu.%llu, found %llu.%llu",
+                       (unsigned long long)l->oxum_bytes, (unsigned long long)l->oxum_files,
+                       (unsigned long long)l->payload_bytes, (unsigned long long)l->payload_files);
 }
 
 /* ---- the signature */
@@ -464,9 +468,9 @@ static int check_subject(struct look *l, const struct twin_envelope *e)
     rc = twin_subjects_add(&found, TW_BAG_TAGMANIFEST, "sha256", l->v->tagmanifest, l->err);
     if (rc == 0 && (strcmp(st.predicate_type, TWIN_PREDICATE_SIGNED) != 0 ||
                     twin_subjects_match(&st.subjects, &found, true, silent, NULL) != 0))
-        rc = finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE,
-                     "it is about another package: expected %s with sha256 %s", TW_BAG_TAGMANIFEST,
-                     l->v->tagmanifest);
+        rc = add_finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE,
+                         "it is about another package: expected %s with sha256 %s",
+                         TW_BAG_TAGMANIFEST, l->v->tagmanifest);
     twin_statement_free(&st);
     twin_subjects_free(&found);
     return rc;
@@ -483,8 +487,8 @@ static int check_signature(struct look *l)
     struct twin_error inner = TWIN_ERROR_INIT;
     l->v->is_signed = faccessat(l->root, TW_BAG_SIGNATURE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     if (!l->v->is_signed)
-        return l->o && l->o->trust ? finding(l, TWIN_BAG_MISSING, TW_BAG_SIGNATURE,
-                                             "expected a signature, found none")
+        return l->o && l->o->trust ? add_finding(l, TWIN_BAG_MISSING, TW_BAG_SIGNATURE,
+                                                 "expected a signature, found none")
                                    : 0;
     /* is_signed is set for any envelope, good or not */
     int rc = read_tag(l, TW_BAG_SIGNATURE, TWIN_ENVELOPE_MAX, &text, &n, &ok);
@@ -499,8 +503,8 @@ static int check_signature(struct look *l)
         rc = l->v->trust ? twin_trust_judge(l->o->trust, &e, l->o->at_ns, l->v->trust, l->err)
                          : tw_no_memory(l->err, "verifying %s", l->dir);
         if (rc == 0 && !l->v->trust->trusted)
-            rc = finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE, "not to be trusted: %s",
-                         l->v->trust->why);
+            rc = add_finding(l, TWIN_BAG_CHANGED, TW_BAG_SIGNATURE, "not to be trusted: %s",
+                             l->v->trust->why);
         /*
          * Names in the verdict borrow from the envelope, which ends here: only the counts are kept.
          */
@@ -550,8 +554,9 @@ static int look_through(struct look *l)
     rc = rc ? rc : check_signature(l);
     int fd = rc ? -1 : openat(l->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (rc == 0)
-        rc = fd < 0 ? twin_error_system(l->err, "cannot list %s", l->dir) : walk(l, fd, "", 0);
-    rc = rc ? rc : missing(l);
+        rc = fd < 0 ? twin_error_system(l->err, "cannot list %s", l->dir)
+                    : walk_folder(l, fd, "", 0);
+    rc = rc ? rc : find_missing(l);
     return rc ? rc : totals(l);
 }
 

@@ -152,7 +152,7 @@ static json_t *topology(void *lib, device *d, unsigned n)
 
 /* All GPUs, in NVML's order. One that does not answer is an empty object, so that the number of
  * GPUs is right; how they reach each other is asked only when all answered. */
-static json_t *list(void *lib, json_t *o)
+static json_t *list_gpus(void *lib, json_t *o)
 {
     int (*count)(unsigned *) = (int (*)(unsigned *))dlsym(lib, "nvmlDeviceGetCount_v2");
     int (*at)(unsigned,
@@ -203,7 +203,7 @@ json_t *tw_pv_accelerators(struct tw_collector *c)
         }
         if (cuda && cuda(&version) == 0)
             tw_pv_put(o, "cuda_driver", json_sprintf("%d.%d", version / 1000, version % 1000 / 10));
-        tw_pv_put(o, "gpus", list(lib, o));
+        tw_pv_put(o, "gpus", list_gpus(lib, o));
     }
     if (!json_object_get(o, "gpus"))
         tw_pv_put(o, "gpus", json_array());

@@ -37,7 +37,7 @@ static _Noreturn void become(const struct tw_ask *a, const int out[2], const int
 }
 
 /* Takes what is there; false at the end of the file. */
-static bool take(int fd, struct tw_buf *b, size_t cap, bool *full)
+static bool take_output(int fd, struct tw_buf *b, size_t cap, bool *full)
 {
     char chunk[16384];
     ssize_t n = read(fd, chunk, sizeof chunk);
@@ -66,9 +66,9 @@ static void listen_to(struct tw_ask *a, int out, int err, struct tw_buf *text,
         if (ready < 0 && errno == EINTR)
             continue;
         a->late = ready <= 0;
-        if (p[0].revents && !take(p[0].fd, text, a->cap, &a->full))
+        if (p[0].revents && !take_output(p[0].fd, text, a->cap, &a->full))
             p[0].fd = -1;
-        if (p[1].revents && !take(p[1].fd, complaint, sizeof a->complaint - 1, &unused))
+        if (p[1].revents && !take_output(p[1].fd, complaint, sizeof a->complaint - 1, &unused))
             p[1].fd = -1;
     }
 }

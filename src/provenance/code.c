@@ -224,7 +224,8 @@ static void changed(const char *text, size_t n, json_t *o, json_t *moved)
     tw_pv_put(o, "changed_count", json_integer((json_int_t)count));
 }
 
-static json_t *repository(struct tw_collector *c, const char *dir, int depth, size_t *diffs);
+static json_t *collect_repository(struct tw_collector *c, const char *dir, int depth,
+                                  size_t *diffs);
 
 /*
  * A submodule that is not there yet is one, too; but none of its path is a link: it could lead to
@@ -267,7 +268,7 @@ static json_t *submodules(struct tw_collector *c, const char *top, int depth, si
             char *git_of = dir ? tw_path_join(dir, ".git") : NULL;
             bool there = git_of && access(git_of, F_OK) == 0;
             if (dir) {
-                json_t *o = there ? repository(c, dir, depth + 1, diffs)
+                json_t *o = there ? collect_repository(c, dir, depth + 1, diffs)
                                   : json_pack("{s:s}", "why", "not initialised");
                 tw_pv_put(o, "path", tw_json_bytes(path + 6));
                 tw_pv_put(o, "pinned_commit_matches",
@@ -294,7 +295,7 @@ static const char *refusal_word(const struct tw_ask *a)
 }
 
 /* No commit, and why. */
-static void refuse(struct tw_collector *c, const struct tw_ask *a, json_t *o)
+static void refuse_repository(struct tw_collector *c, const struct tw_ask *a, json_t *o)
 {
     const char *why = refusal_word(a);
     tw_pv_put(o, "commit", json_null());
@@ -302,7 +303,7 @@ static void refuse(struct tw_collector *c, const struct tw_ask *a, json_t *o)
 }
 
 /* As few calls as will do: each takes some milliseconds, and the job waits. */
-static json_t *repository(struct tw_collector *c, const char *dir, int depth, size_t *diffs)
+static json_t *collect_repository(struct tw_collector *c, const char *dir, int depth, size_t *diffs)
 {
     struct tw_ask a;
     char file[32];
@@ -312,7 +313,7 @@ static json_t *repository(struct tw_collector *c, const char *dir, int depth, si
     if (ok)
         changed(a.out, a.bytes, o, moved);
     else
-        refuse(c, &a, o);
+        refuse_repository(c, &a, o);
     tw_free(a.out);
     if (!ok) {
         json_decref(moved);
@@ -354,7 +355,7 @@ json_t *tw_pv_code(struct tw_collector *c)
     setenv("GIT_OPTIONAL_LOCKS", "0", 1);
     setenv("GIT_NO_LAZY_FETCH", "1", 1);
     setenv("LC_ALL", "C", 1);
-    return repository(c, c->from, 0, &diffs);
+    return collect_repository(c, c->from, 0, &diffs);
 }
 
 /* ---- what the job does not change, or what may take long: beside the job */

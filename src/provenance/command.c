@@ -61,7 +61,7 @@ static json_t *file_item(const char *path, uint64_t cap)
 
 /* The interpreter in a script's first line, also behind env and its options. malloc'ed, NULL when
  * it is none. */
-static char *interpreter(const struct tw_collector *c, const char *path)
+static char *interpreter_of(const struct tw_collector *c, const char *path)
 {
     char head[256] = "";
     FILE *f = fopen(path, "re");
@@ -153,7 +153,7 @@ json_t *tw_pv_programs(struct tw_collector *c)
         else
             tw_pv_add(list,
                       json_pack("{s:o, s:s}", "path", tw_pv_text(c, argv[at]), "why", "not found"));
-        char *by = path ? interpreter(c, path) : NULL;
+        char *by = path ? interpreter_of(c, path) : NULL;
         if (by)
             tw_pv_add(list, file_item(by, PROGRAM_MAX));
         tw_free(by);

@@ -53,8 +53,8 @@ static enum twin_config_format format_of(const char *path)
 
 /* Fills c from a value and the bytes it was read from. Takes over value; on an error nothing is
  * left in c. */
-static int finish(json_t *value, const void *raw, size_t n, struct twin_config *c,
-                  struct twin_error *err)
+static int finish_config(json_t *value, const void *raw, size_t n, struct twin_config *c,
+                         struct twin_error *err)
 {
     struct tw_buf b = {0};
     int rc = tw_jcs_write(value, &b, err);
@@ -105,7 +105,7 @@ int twin_config_read(const char *path, enum twin_config_format format, struct tw
     else
         value = tw_config_from_toml(data, n, name, err);
     if (rc == 0)
-        rc = value ? finish(value, data, n, out, err) : err->code;
+        rc = value ? finish_config(value, data, n, out, err) : err->code;
     tw_free(name);
     tw_free(data);
     return rc;
@@ -122,7 +122,7 @@ int twin_config_argv(char *const *argv, struct twin_config *out, struct twin_err
         tw_buf_append(&raw, argv[i], strlen(argv[i]) + 1);
     json_t *value = tw_config_from_argv(argv, err);
     const char *text = raw.data ? raw.data : "";
-    int rc = value ? finish(value, text, raw.len, out, err) : err->code;
+    int rc = value ? finish_config(value, text, raw.len, out, err) : err->code;
     tw_buf_free(&raw);
     return rc;
 }
@@ -148,7 +148,7 @@ struct walk {
     struct tw_buf at; /* JSON pointer */
 };
 
-static void compare(struct walk *w, const json_t *a, const json_t *b);
+static void compare_values(struct walk *w, const json_t *a, const json_t *b);
 
 /* Tells of one place, with the canonical texts of both sides; NULL: not there. */
 static void told(struct walk *w, const json_t *a, const json_t *b)
@@ -180,7 +180,7 @@ static void step_into(struct walk *w, const char *key, const json_t *a, const js
         else
             tw_buf_append(&w->at, key, 1);
     }
-    compare(w, a, b);
+    compare_values(w, a, b);
     w->at.len = here;
     if (w->at.data)
         w->at.data[here] = '\0';
@@ -204,7 +204,7 @@ static void compare_objects(struct walk *w, const json_t *a, const json_t *b)
 /* Compares two values, of which at most one is NULL. Lists are compared place by place: an item
  * that was put in front changes all places behind it, as it does for the program that reads
  * them. */
-static void compare(struct walk *w, const json_t *a, const json_t *b)
+static void compare_values(struct walk *w, const json_t *a, const json_t *b)
 {
     if (w->end || w->no_memory)
         return;
@@ -236,7 +236,7 @@ long twin_config_compare(const struct twin_config *a, const struct twin_config *
                          int (*visit)(void *, const char *, const char *, const char *), void *user)
 {
     struct walk w = {.visit = visit, .user = user};
-    compare(&w, a->values->json, b->values->json);
+    compare_values(&w, a->values->json, b->values->json);
     tw_buf_free(&w.at);
     return w.no_memory ? TWIN_ENOMEM : w.visits;
 }

@@ -46,7 +46,7 @@ static size_t setting(const char *s)
 }
 
 /* Text of bytes that need not be UTF-8. */
-static json_t *text(const char *s)
+static json_t *text_value(const char *s)
 {
     json_t *v = json_string(s);
     char *safe = v ? NULL : tw_printable(s, strlen(s));
@@ -56,7 +56,7 @@ static json_t *text(const char *s)
 }
 
 /* Appends a value to the list of an option's name. Takes value over. 0 or -1: no memory. */
-static int add(json_t *options, const char *name, size_t n, json_t *value)
+static int add_value(json_t *options, const char *name, size_t n, json_t *value)
 {
     char *key = tw_printable(name, n);
     json_t *list = key ? json_object_get(options, key) : NULL;
@@ -86,9 +86,9 @@ json_t *tw_config_from_argv(char *const *argv, struct twin_error *err)
         const size_t named = ended || is_option(s) ? 0 : setting(s);
         if (!ended && options && strcmp(s, "--") == 0) {
             ended = true;
-            rc = add(options, s, 2, json_null());
+            rc = add_value(options, s, 2, json_null());
         } else if (options && named) {
-            rc = add(options, s, named + 1, text(s + named + 1));
+            rc = add_value(options, s, named + 1, text_value(s + named + 1));
         } else if (options && !ended && is_option(s)) {
             bool no = tw_starts(s, "--no-") && s[5] && !equals;
             const size_t length = equals ? (size_t)(equals - s) : strlen(s);
@@ -97,16 +97,16 @@ json_t *tw_config_from_argv(char *const *argv, struct twin_error *err)
             if (no)
                 value = json_false();
             else if (equals)
-                value = text(equals + 1);
+                value = text_value(equals + 1);
             if (!value && argv[i + 1] && !is_option(argv[i + 1]) && !setting(argv[i + 1]))
-                value = text(argv[++i]);
+                value = text_value(argv[++i]);
             if (!value)
                 value = json_null();
-            rc = name ? add(options, name, strlen(name), value) : -1;
+            rc = name ? add_value(options, name, strlen(name), value) : -1;
             tw_free(name);
         } else {
             options = json_object();
-            rc = json_array_append_new(words, json_pack("[o, o]", text(s), options));
+            rc = json_array_append_new(words, json_pack("[o, o]", text_value(s), options));
         }
     }
     if (rc == 0)

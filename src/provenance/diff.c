@@ -11,6 +11,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ enum { SHOWN = 200, SINGLE = 6 }; /* more than SINGLE of a kind become one line 
 /* ---- the list */
 
 /* A text of the record, printable and not longer than a line or two. malloc'ed; NULL stays NULL. */
-static char *cut(const char *s)
+static char *cut_text(const char *s)
 {
     char *safe = s ? tw_printable(s, strnlen(s, SHOWN)) : NULL;
     if (safe && strlen(s) > SHOWN) {
@@ -34,6 +35,7 @@ static char *cut(const char *s)
 void tw_difference(struct tw_differences *d, enum twin_power power, const char *group,
                    const char *what, const char *a, const char *b, size_t count)
 {
+    assert((unsigned)power <= TWIN_POWER_NOISE);
     struct twin_world_differences *out = d->out;
     if (out->count == d->room) {
         size_t room = d->room ? 2 * d->room : 32;
@@ -48,9 +50,9 @@ void tw_difference(struct tw_differences *d, enum twin_power power, const char *
     struct twin_world_difference *x = &out->item[out->count++];
     *x = (struct twin_world_difference){.power = power,
                                         .group = group,
-                                        .what = cut(what),
-                                        .a = cut(a),
-                                        .b = cut(b),
+                                        .what = cut_text(what),
+                                        .a = cut_text(a),
+                                        .b = cut_text(b),
                                         .count = count};
     d->failed |= !x->what || (a && !x->a) || (b && !x->b);
 }
@@ -127,8 +129,8 @@ static bool differ(const json_t *a, const json_t *b)
 }
 
 /* One value by its path in both records. */
-static void one(struct tw_differences *d, const json_t *a, const json_t *b, const char *path,
-                enum twin_power power, const char *group, const char *what)
+static void diff_value(struct tw_differences *d, const json_t *a, const json_t *b, const char *path,
+                       enum twin_power power, const char *group, const char *what)
 {
     const json_t *x = tw_pv_at(a, path), *y = tw_pv_at(b, path);
     if (!differ(x, y))
@@ -149,8 +151,8 @@ static bool differ_by_name(const json_t *a, const json_t *b, const char *key)
 
 /* Two objects name by name. power(name) ranks each; many of one power become one line that names
  * the first, but never those of high power: each of them may be the cause. */
-static void names(struct tw_differences *d, const json_t *a, const json_t *b, const char *group,
-                  const char *many, enum twin_power (*power)(const char *))
+static void diff_names(struct tw_differences *d, const json_t *a, const json_t *b,
+                       const char *group, const char *many, enum twin_power (*power)(const char *))
 {
     json_t *all = json_object(), *v;
     const char *key;
@@ -251,7 +253,7 @@ static json_t *digests_of(const json_t *list)
 
 /* Code: commits, submodules, untracked files, the script. Untracked files are compared only where
  * both lists are complete. */
-static void code(struct tw_differences *d, const json_t *a, const json_t *b)
+static void diff_code(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     const json_t *x = json_object_get(a, "code"), *y = json_object_get(b, "code");
     commits(d, x, y, "commit");
@@ -267,21 +269,22 @@ static void code(struct tw_differences *d, const json_t *a, const json_t *b)
         json_is_true(json_object_get(y, "untracked_all_listed"))) {
         p = digests_of(json_object_get(x, "untracked"));
         q = digests_of(json_object_get(y, "untracked"));
-        names(d, p, q, "code", "untracked files", medium);
+        diff_names(d, p, q, "code", "untracked files", medium);
         json_decref(p);
         json_decref(q);
     }
     const char *script = json_string_value(tw_pv_at(a, "programs/entry/path"));
-    one(d, a, b, "programs/entry/sha256", TWIN_POWER_HIGH, "code", script ? script : "script");
-    one(d, a, b, "programs/entry/name", TWIN_POWER_HIGH, "code", "module");
-    one(d, a, b, "code/branch", TWIN_POWER_NOISE, "code", "branch");
-    one(d, a, b, "code/remotes", TWIN_POWER_NOISE, "code", "remotes");
+    diff_value(d, a, b, "programs/entry/sha256", TWIN_POWER_HIGH, "code",
+               script ? script : "script");
+    diff_value(d, a, b, "programs/entry/name", TWIN_POWER_HIGH, "code", "module");
+    diff_value(d, a, b, "code/branch", TWIN_POWER_NOISE, "code", "branch");
+    diff_value(d, a, b, "code/remotes", TWIN_POWER_NOISE, "code", "remotes");
 }
 
 /* ---- configuration, data */
 
 /* A list of words as one text; malloc'ed. */
-static char *joined(const json_t *list)
+static char *joined_words(const json_t *list)
 {
     struct tw_buf text = {0};
     json_t *item;
@@ -293,11 +296,12 @@ static char *joined(const json_t *list)
 }
 
 /* The command and the files it names. A file with other bytes that says the same is noise. */
-static void configuration(struct tw_differences *d, const json_t *a, const json_t *b)
+static void diff_configuration(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     if (differ(tw_pv_at(a, "config/argv_digest/canonical"),
                tw_pv_at(b, "config/argv_digest/canonical"))) {
-        char *p = joined(tw_pv_at(a, "config/argv")), *q = joined(tw_pv_at(b, "config/argv"));
+        char *p = joined_words(tw_pv_at(a, "config/argv")),
+             *q = joined_words(tw_pv_at(b, "config/argv"));
         tw_difference(d, TWIN_POWER_HIGH, "configuration", "command", p, q, 1);
         tw_free(p);
         tw_free(q);
@@ -328,7 +332,7 @@ static void configuration(struct tw_differences *d, const json_t *a, const json_
     json_decref(y);
 }
 
-static void data(struct tw_differences *d, const json_t *a, const json_t *b)
+static void diff_data(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     static const char *const keys[] = {"identity", "sha256", "bytes"};
     json_t *x = by_path(tw_pv_at(a, "data/named")), *y = by_path(tw_pv_at(b, "data/named")), *item;
@@ -339,9 +343,9 @@ static void data(struct tw_differences *d, const json_t *a, const json_t *b)
         for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !contents; i++)
             if ((contents = differ(json_object_get(item, keys[i]),
                                    json_object_get(other, keys[i]))))
-                one(d, item, other, keys[i], TWIN_POWER_HIGH, "data", path);
+                diff_value(d, item, other, keys[i], TWIN_POWER_HIGH, "data", path);
         if (!contents && !json_object_get(item, "sha256"))
-            one(d, item, other, "mtime_ns", TWIN_POWER_MEDIUM, "data", path);
+            diff_value(d, item, other, "mtime_ns", TWIN_POWER_MEDIUM, "data", path);
     }
     json_decref(x);
     json_decref(y);
@@ -349,8 +353,8 @@ static void data(struct tw_differences *d, const json_t *a, const json_t *b)
     for (size_t i = 0; i < json_array_size(verified) && i < json_array_size(other); i++) {
         const char *folder = json_string_value(
             json_object_get(json_array_get(verified, i), "folder"));
-        one(d, json_array_get(verified, i), json_array_get(other, i), "root", TWIN_POWER_HIGH,
-            "data", folder ? folder : "snapshot");
+        diff_value(d, json_array_get(verified, i), json_array_get(other, i), "root",
+                   TWIN_POWER_HIGH, "data", folder ? folder : "snapshot");
     }
 }
 
@@ -404,7 +408,7 @@ static char *version_of(const json_t *p, const char *name, const json_t *group)
 
 /* Libraries that were loaded, by package. Equal versions with other bytes are said to be so: a
  * rebuilt wheel is as much another library as another version. */
-static void libraries(struct tw_differences *d, const json_t *a, const json_t *b)
+static void diff_libraries(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     json_t *x = tw_libraries_by_name(a, NULL);
     json_t *y = tw_libraries_by_name(b, NULL);
@@ -429,9 +433,9 @@ static void libraries(struct tw_differences *d, const json_t *a, const json_t *b
     json_decref(x);
     json_decref(y);
     json_decref(all);
-    names(d, tw_pv_at(json_array_get(json_object_get(a, "ranks"), 0), "versions"),
-          tw_pv_at(json_array_get(json_object_get(b, "ranks"), 0), "versions"), "libraries",
-          "versions", tw_power_of_version);
+    diff_names(d, tw_pv_at(json_array_get(json_object_get(a, "ranks"), 0), "versions"),
+               tw_pv_at(json_array_get(json_object_get(b, "ranks"), 0), "versions"), "libraries",
+               "versions", tw_power_of_version);
 }
 
 /* ---- machine */
@@ -446,7 +450,7 @@ static void rows(struct tw_differences *d, const json_t *a, const json_t *b, con
                  const struct row *row, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        one(d, a, b, row[i].path, row[i].power, group, row[i].what);
+        diff_value(d, a, b, row[i].path, row[i].power, group, row[i].what);
 }
 
 static const char *text_or_fewer(const struct tw_buf *only)
@@ -498,7 +502,7 @@ static const json_t *known_gpus(const json_t *p)
 
 /* Processor, accelerators, system. GPUs are compared by number: which of them a rank used is with
  * the ranks. */
-static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
+static void diff_machine(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     static const struct row cpu[] = {
         {"environment/kernel/machine", "architecture", TWIN_POWER_HIGH},
@@ -555,8 +559,8 @@ static void machine(struct tw_differences *d, const json_t *a, const json_t *b)
     for (size_t i = 0; i < json_array_size(x) && i < json_array_size(y); i++)
         rows(d, json_array_get(x, i), json_array_get(y, i), "accelerators", each,
              sizeof each / sizeof each[0]);
-    names(d, tw_pv_at(a, "environment/compilers"), tw_pv_at(b, "environment/compilers"), "system",
-          "compilers", compiler_power);
+    diff_names(d, tw_pv_at(a, "environment/compilers"), tw_pv_at(b, "environment/compilers"),
+               "system", "compilers", compiler_power);
     rows(d, a, b, "system", system, sizeof system / sizeof system[0]);
 }
 
@@ -635,7 +639,7 @@ static json_t *comparable_variables(const json_t *p, bool same_key)
 
 /* How it was started, seeds and settings of the first rank, and what is installed. Packages that
  * were loaded are among the libraries; here are all. */
-static void launch(struct tw_differences *d, const json_t *a, const json_t *b)
+static void diff_launch(struct tw_differences *d, const json_t *a, const json_t *b)
 {
     const json_t *x = json_array_get(json_object_get(a, "ranks"), 0);
     const json_t *y = json_array_get(json_object_get(b, "ranks"), 0);
@@ -644,26 +648,26 @@ static void launch(struct tw_differences *d, const json_t *a, const json_t *b)
     /* 0: the job ended before anybody looked at its processes. */
     if (json_integer_value(tw_pv_at(a, "launch/world")) > 0 &&
         json_integer_value(tw_pv_at(b, "launch/world")) > 0)
-        one(d, a, b, "launch/world", TWIN_POWER_HIGH, "launch", "ranks");
-    one(d, a, b, "launch/files", TWIN_POWER_HIGH, "launch", "files that steer collectives");
-    one(d, a, b, "launch/scheduler", TWIN_POWER_NOISE, "launch", "scheduler");
+        diff_value(d, a, b, "launch/world", TWIN_POWER_HIGH, "launch", "ranks");
+    diff_value(d, a, b, "launch/files", TWIN_POWER_HIGH, "launch", "files that steer collectives");
+    diff_value(d, a, b, "launch/scheduler", TWIN_POWER_NOISE, "launch", "scheduler");
     json_t *p = comparable_variables(a, same_key), *q = comparable_variables(b, same_key);
-    names(d, p, q, "variables", "variables", tw_power_of_variable);
+    diff_names(d, p, q, "variables", "variables", tw_power_of_variable);
     json_decref(p);
     json_decref(q);
     p = own_variables(a);
     q = own_variables(b);
-    names(d, p, q, "variables", "variables", tw_power_of_variable);
+    diff_names(d, p, q, "variables", "variables", tw_power_of_variable);
     json_decref(p);
     json_decref(q);
-    names(d, tw_pv_at(x, "settings"), tw_pv_at(y, "settings"), "settings", "settings", high);
+    diff_names(d, tw_pv_at(x, "settings"), tw_pv_at(y, "settings"), "settings", "settings", high);
     generators(d, x, y);
-    names(d, tw_pv_at(a, "packages/python"), tw_pv_at(b, "packages/python"), "packages",
-          "Python packages", of_package);
-    names(d, tw_pv_at(a, "packages/conda"), tw_pv_at(b, "packages/conda"), "packages",
-          "conda packages", medium);
-    names(d, tw_pv_at(a, "packages/dpkg"), tw_pv_at(b, "packages/dpkg"), "packages",
-          "system packages", low);
+    diff_names(d, tw_pv_at(a, "packages/python"), tw_pv_at(b, "packages/python"), "packages",
+               "Python packages", of_package);
+    diff_names(d, tw_pv_at(a, "packages/conda"), tw_pv_at(b, "packages/conda"), "packages",
+               "conda packages", medium);
+    diff_names(d, tw_pv_at(a, "packages/dpkg"), tw_pv_at(b, "packages/dpkg"), "packages",
+               "system packages", low);
 }
 
 int twin_provenance_diff(const struct json_t *a, const struct json_t *b,
@@ -671,11 +675,11 @@ int twin_provenance_diff(const struct json_t *a, const struct json_t *b,
 {
     struct tw_differences d = {.out = out};
     *out = (struct twin_world_differences){0};
-    code(&d, a, b);
-    configuration(&d, a, b);
-    data(&d, a, b);
-    libraries(&d, a, b);
-    machine(&d, a, b);
-    launch(&d, a, b);
+    diff_code(&d, a, b);
+    diff_configuration(&d, a, b);
+    diff_data(&d, a, b);
+    diff_libraries(&d, a, b);
+    diff_machine(&d, a, b);
+    diff_launch(&d, a, b);
     return tw_differences_finish(&d, err);
 }

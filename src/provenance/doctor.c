@@ -13,6 +13,7 @@
 
 #include "src/launch/run.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ enum { SCRIPT_BYTES = 16 << 20 };
 
 const char *tw_doctor_state_name(enum tw_doctor_state state)
 {
+    assert((unsigned)state <= TW_DOCTOR_ABSENT);
     static const char *const names[] = {[TW_DOCTOR_OK] = "ok",
                                         [TW_DOCTOR_LIMITED] = "limited",
                                         [TW_DOCTOR_NO] = "no",

@@ -12,6 +12,7 @@
 #include "base.h"
 #include "ulp.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ enum { PIECE = 1 << 18 };
 
 const char *twin_given_name(enum twin_given g)
 {
+    assert((unsigned)g < TWIN_GIVEN_COUNT);
     static const char *const names[TWIN_GIVEN_COUNT] = {"initial weights", "batches", "generators"};
     return names[g];
 }
@@ -95,7 +97,7 @@ static void *one_more(void *list, size_t count, size_t size)
 
 /* Adds a record to a sum. Order within a step means nothing here, place among the steps does; equal
  * records at two places do not cancel out, as sums are not exclusive-ors. */
-static void add(struct twin_digest *sum, uint64_t key, const struct twin_trace_record *r)
+static void add_record(struct twin_digest *sum, uint64_t key, const struct twin_trace_record *r)
 {
     const uint64_t place = tw_mix64(key ^ tw_mix64(((uint64_t)r->step << 32) | r->occurrence));
     sum->a += tw_mix64(r->digest.a ^ place);
@@ -106,6 +108,7 @@ static void add(struct twin_digest *sum, uint64_t key, const struct twin_trace_r
 static int take_given(struct reading *x, enum twin_given what, const struct twin_series *s,
                       const struct twin_trace_record *r)
 {
+    assert((unsigned)what < TWIN_GIVEN_COUNT);
     size_t *slot;
     if (slot_of(x, r->series, &slot) != 0)
         return TWIN_ENOMEM;
@@ -123,8 +126,8 @@ static int take_given(struct reading *x, enum twin_given what, const struct twin
     struct twin_given_stream *g = &x->out->given[*slot - 1];
     const uint64_t key = tw_hash_bytes(g->name, strlen(g->name), (uint64_t)what).a;
     g->records++;
-    add(&g->sum, key, r);
-    add(&x->out->sum[what], key, r);
+    add_record(&g->sum, key, r);
+    add_record(&x->out->sum[what], key, r);
     x->out->records[what]++;
     return 0;
 }
@@ -206,11 +209,11 @@ static int on_record(void *user, const struct twin_trace_record *r)
     else if (s->kind == TWIN_KIND_LOSS)
         take_loss(x, r);
     if (s->kind == TWIN_KIND_WEIGHT || s->kind == TWIN_KIND_LOSS) {
-        add(&x->out->bits,
-            tw_hash_bytes(twin_trace_string(x->t, s->name),
-                          strlen(twin_trace_string(x->t, s->name)), (uint64_t)x->info->rank)
-                .a,
-            r);
+        add_record(&x->out->bits,
+                   tw_hash_bytes(twin_trace_string(x->t, s->name),
+                                 strlen(twin_trace_string(x->t, s->name)), (uint64_t)x->info->rank)
+                       .a,
+                   r);
         x->out->bits_records++;
     }
     return rc;
@@ -280,7 +283,7 @@ static void join_streams(struct twin_ends *e)
 }
 
 /* Both lists in the order of their names, each stream once. */
-static void sort(struct twin_ends *e)
+static void sort_streams(struct twin_ends *e)
 {
     if (e->given_count)
         qsort(e->given, e->given_count, sizeof *e->given, by_name);
@@ -299,7 +302,7 @@ int twin_ends_read(const struct twin_run *run, struct twin_ends *out, struct twi
             return rc;
         }
     }
-    sort(out);
+    sort_streams(out);
     return 0;
 }
 
@@ -333,7 +336,7 @@ int twin_ends_read_first(const struct twin_run *run, struct twin_ends *out, stru
             break;
         twin_ends_free(out);
     }
-    sort(out);
+    sort_streams(out);
     return 0;
 }
 

@@ -104,7 +104,7 @@ static json_t *cpu(void)
 
 /* ---- memory, limits */
 
-static json_t *memory(void)
+static json_t *memory_json(void)
 {
     static const char *const keys[][2] = {{"MemTotal:", "total_kib"},
                                           {"SwapTotal:", "swap_kib"},
@@ -349,7 +349,7 @@ json_t *tw_pv_environment(struct tw_collector *c)
     tw_pv_put(o, "kernel", kernel(c));
     tw_pv_put(o, "libc", json_string(gnu_get_libc_version()));
     tw_pv_put(o, "cpu", cpu());
-    tw_pv_put(o, "memory", memory());
+    tw_pv_put(o, "memory", memory_json());
     tw_pv_put(o, "limits", limits());
     tw_pv_put(o, "cgroup", cgroup());
     tw_pv_put(o, "container", container(c));

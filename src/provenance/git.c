@@ -35,8 +35,8 @@ struct overrides {
 /* Starts git with what must hold in each call: no monitors, no hooks, no pager, names unquoted,
  * prefixes as patches have them, and none of the variables that point it elsewhere. o may be
  * NULL. */
-static bool ask(struct tw_ask *a, const char *dir, double limit_s, size_t cap,
-                const struct overrides *o, const char *const *words)
+static bool ask_git(struct tw_ask *a, const char *dir, double limit_s, size_t cap,
+                    const struct overrides *o, const char *const *words)
 {
     static const char *const before[] = {
         "env",
@@ -108,7 +108,7 @@ static void own_filters(struct overrides *o, const char *dir)
     static const char *const words[] = {"config",       "--show-scope", "--includes", "-z",
                                         "--get-regexp", "^filter\\.",   NULL};
     struct tw_ask a;
-    ask(&a, dir, 10, LIST_BYTES, NULL, words); /* without a filter it ends with 1 */
+    ask_git(&a, dir, 10, LIST_BYTES, NULL, words); /* without a filter it ends with 1 */
     o->late |= a.late;
     o->odd |= a.late || a.full;
     for (char *at = a.out, *end = a.out + a.bytes; at && at < end;) {
@@ -143,7 +143,7 @@ static void all_filters(struct overrides *o, const char *dir, int depth)
         o->odd = true;
         return;
     }
-    if (ask(&a, dir, 10, LIST_BYTES, NULL, words))
+    if (ask_git(&a, dir, 10, LIST_BYTES, NULL, words))
         for (char *line = strtok_r(a.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
             char *path = strstr(line, ".path "), *below = path ? tw_path_join(dir, path + 6) : NULL;
             char *git_of = below ? tw_path_join(below, ".git") : NULL;
@@ -166,7 +166,7 @@ bool tw_pv_git(struct tw_ask *a, const char *dir, double limit_s, size_t cap,
     if (looks_at_files)
         all_filters(&o, dir, 0);
     if (!o.odd)
-        ok = ask(a, dir, limit_s, cap, &o, words);
+        ok = ask_git(a, dir, limit_s, cap, &o, words);
     else {
         *a = (struct tw_ask){.status = -1, .late = o.late};
         snprintf(a->complaint, sizeof a->complaint,

@@ -57,7 +57,7 @@ void tw_pv_put_variable(const struct tw_collector *c, json_t *o, const json_t *o
 
 /* Names of all variables; the values of those that may be kept, of the others whether they have
  * changed. What twinrun itself sets is left out. */
-static json_t *variables(const struct tw_collector *c)
+static json_t *collect_variables(const struct tw_collector *c)
 {
     json_t *o = json_object();
     for (char *const *env = c->env; env && *env; env++) {
@@ -136,7 +136,7 @@ json_t *tw_pv_launch(struct tw_collector *c)
     tw_pv_put(o, "cwd", tw_json_bytes(c->run->cwd));
     tw_pv_put(o, "launched_from", tw_json_bytes(c->from));
     tw_pv_put(o, "fresh_dir", json_boolean(strcmp(c->from, c->run->cwd) != 0));
-    tw_pv_put(o, "variables", variables(c));
+    tw_pv_put(o, "variables", collect_variables(c));
     tw_pv_put(o, "scheduler", scheduler(c));
     tw_pv_put(o, "files", steering_files(c));
     return o;

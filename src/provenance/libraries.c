@@ -57,7 +57,8 @@ long tw_libraries_add(struct tw_libraries *l, const char *path)
 }
 
 /* Ends the hashing when its time is up; what has a digest by then keeps it. */
-static int late(void *user, uint64_t files, uint64_t all_files, uint64_t bytes, uint64_t all_bytes)
+static int is_late(void *user, uint64_t files, uint64_t all_files, uint64_t bytes,
+                   uint64_t all_bytes)
 {
     const struct tw_libraries *l = user;
     (void)files, (void)all_files, (void)bytes, (void)all_bytes;
@@ -76,7 +77,7 @@ void tw_libraries_hash(struct tw_libraries *l, double seconds)
                              .count = l->count,
                              .cache = cache,
                              .threads = 1,
-                             .progress = late,
+                             .progress = is_late,
                              .user = l};
     l->deadline_ns = tw_monotonic_ns() + (uint64_t)(seconds * 1e9);
     for (size_t i = 0; item && i < l->count; i++) {

@@ -15,7 +15,7 @@ enum { STATUS_MAX = 128 << 20, PACKAGES_MAX = 50000 };
 /* ---- dpkg */
 
 /* The value behind `key` at the start of a line in [from, end). malloc'ed; NULL: no such line. */
-static char *field(const char *from, const char *end, const char *key)
+static char *field_in(const char *from, const char *end, const char *key)
 {
     size_t n = strlen(key);
     for (const char *line = from; line < end;) {
@@ -37,10 +37,10 @@ static json_t *dpkg(void)
     for (const char *at = text; at && *at && json_object_size(o) < PACKAGES_MAX;) {
         const char *end = strstr(at, "\n\n");
         end = end ? end : at + strlen(at);
-        char *name = field(at, end, "Package: ");
-        char *version = field(at, end, "Version: ");
-        char *arch = field(at, end, "Architecture: ");
-        char *status = field(at, end, "Status: ");
+        char *name = field_in(at, end, "Package: ");
+        char *version = field_in(at, end, "Version: ");
+        char *arch = field_in(at, end, "Architecture: ");
+        char *status = field_in(at, end, "Status: ");
         if (name && version && status && tw_ends(status, " installed")) {
             char *key = arch && json_object_get(o, name) ? tw_printf("%s:%s", name, arch)
                                                          : tw_strdup(name);
@@ -176,7 +176,7 @@ static json_t *conda(const struct tw_collector *c)
 
 /* A text that changes whenever something is installed: the times of the lists and folders. null:
  * none of them is there. */
-static json_t *stamp(json_t *folders)
+static json_t *stamp_of(json_t *folders)
 {
     struct tw_buf b = {0};
     struct stat st;
@@ -196,7 +196,7 @@ static json_t *stamp(json_t *folders)
 /* The lists of the run before count as long as the stamp is the same. */
 json_t *tw_pv_packages(struct tw_collector *c)
 {
-    json_t *folders = python_folders(c), *now = stamp(folders), *item;
+    json_t *folders = python_folders(c), *now = stamp_of(folders), *item;
     json_t *old = json_object_get(c->before, "packages");
     size_t i;
     if (!json_is_null(now) && json_equal(json_object_get(old, "stamp"), now)) {

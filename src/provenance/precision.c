@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A precision policy held against a run. Each rule has a result that begins as kept with nothing
- * judged; traces and settings add what they show, and settle() says what that makes of it: what was
- * never seen is unknown, one breach breaks it. */
+ * judged; traces and settings add what they show, and settle_rule() says what that makes of it:
+ * what was never seen is unknown, one breach breaks it. */
 #include "precision_inside.h"
 
 #include "base.h"
 
 #include "src/provenance/provenance.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ enum { BREACHES_MAX = 1000 };
 
 const char *twin_precision_name(enum twin_precision_outcome o)
 {
+    assert((unsigned)o <= TWIN_PRECISION_IDLE);
     static const char *const names[] = {"kept", "broken", "unknown", "not applicable"};
     return names[o];
 }
@@ -54,7 +56,7 @@ int tw_precision_add(struct twin_precision_result *r, struct twin_precision_brea
 /* ---- switches */
 
 /* "torch.float32" -> "float32", "True" -> "on". */
-static const char *plain(const char *value)
+static const char *plain_value(const char *value)
 {
     if (strcmp(value, "True") == 0)
         return "on";
@@ -69,7 +71,7 @@ static int judge_value(const struct tw_precision_rule *rule, struct twin_precisi
                        int32_t rank, const char *setting, const char *value, const char *when,
                        struct twin_error *err)
 {
-    if (tw_precision_allows(rule, plain(value)))
+    if (tw_precision_allows(rule, plain_value(value)))
         return 0;
     struct twin_precision_breach b = {.rank = rank,
                                       .times = 1,
@@ -170,7 +172,7 @@ static int by_place(const void *a, const void *b)
 
 /* Says what is to be said of a rule when all was looked at. A reason that somebody gave before
  * stays, unless the rule is broken. */
-static void settle(const struct tw_precision_rule *rule, struct twin_precision_result *r)
+static void settle_rule(const struct tw_precision_rule *rule, struct twin_precision_result *r)
 {
     static const char *const things[] = {"", "records", "steps", "steps", "settings"};
     if (r->breaches > 1)
@@ -208,7 +210,7 @@ int twin_precision_check(const struct twin_precision_policy *p, const struct twi
     rc = rc ? rc : judge_settings(p, run, v, err);
     bool broken = false, unknown = v->notes > 0, kept = false;
     for (size_t i = 0; rc == 0 && i < v->count; i++) {
-        settle(&p->rule[i], &v->result[i]);
+        settle_rule(&p->rule[i], &v->result[i]);
         broken |= v->result[i].outcome == TWIN_PRECISION_BROKEN;
         unknown |= v->result[i].outcome == TWIN_PRECISION_UNKNOWN;
         kept |= v->result[i].outcome == TWIN_PRECISION_KEPT;

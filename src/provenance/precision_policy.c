@@ -55,7 +55,7 @@ struct reading {
     const char *path;
 };
 
-static int begin(void *user, size_t line, struct twin_error *err)
+static int begin_rule(void *user, size_t line, struct twin_error *err)
 {
     struct reading *r = user;
     struct tw_precision_rule *grown =
@@ -74,8 +74,8 @@ static int begin(void *user, size_t line, struct twin_error *err)
 /* ---- values */
 
 /* Says with file and line what a key expects. TWIN_EFORMAT. */
-static int wrong(const struct reading *r, size_t line, const char *key, const char *expected,
-                 struct twin_error *err)
+static int wrong_key(const struct reading *r, size_t line, const char *key, const char *expected,
+                     struct twin_error *err)
 {
     return twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: expected %s", r->path, line, key,
                           expected);
@@ -138,7 +138,7 @@ static int check_words(const struct reading *r, struct tw_precision_rule *rule, 
             for (size_t w = 0; known[k].word[w]; w++)
                 ok |= strcmp(known[k].word[w], rule->allowed[i]) == 0;
             if (!ok)
-                return wrong(r, line, rule->key, known[k].expected, err);
+                return wrong_key(r, line, rule->key, known[k].expected, err);
         }
     return 0;
 }
@@ -166,10 +166,10 @@ static int take_subject(const struct reading *r, struct tw_precision_rule *rule,
                               "%s; begin another [[precision]]",
                               r->path, line, rule->key, key);
     if (!(v->type == TW_TOML_STRING || list) || v->count == 0 || (single && list))
-        return wrong(r, line, key,
-                     single ? "a string in quotes"
-                            : "a string in quotes, or a list of them on one line",
-                     err);
+        return wrong_key(r, line, key,
+                         single ? "a string in quotes"
+                                : "a string in quotes, or a list of them on one line",
+                         err);
     rule->about = about_of(key);
     rule->key = tw_strdup(key);
     int rc = rule->key ? take_words(rule, v, r->path, err)
@@ -203,7 +203,7 @@ static int key(void *user, const char *name, const struct tw_toml_value *v, size
     if (i >= 2)
         return take_subject(r, rule, name, v, line, err);
     if (v->type != TW_TOML_STRING)
-        return wrong(r, line, name, "a string in quotes", err);
+        return wrong_key(r, line, name, "a string in quotes", err);
     char **field = i == 0 ? &rule->pattern : &rule->reason;
     *field = tw_strdup(v->text[0]);
     return *field ? 0 : tw_no_memory(err, "reading %s", r->path);
@@ -253,7 +253,7 @@ int tw_precision_parse(char *data, size_t n, const char *path, struct twin_preci
                        struct twin_error *err)
 {
     struct reading r = {tw_calloc(1, sizeof *r.p), path};
-    const struct tw_toml_handler h = {"precision", begin, key, &r};
+    const struct tw_toml_handler h = {"precision", begin_rule, key, &r};
     int rc = r.p ? 0 : tw_no_memory(err, "reading %s", path);
     *out = NULL;
     if (rc == 0 && strlen(data) != n)

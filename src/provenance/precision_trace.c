@@ -5,6 +5,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,7 @@ static bool armed(struct twin_trace *t, const char *what)
 static int step_breach(struct walk *w, size_t rule, uint32_t first, uint64_t times,
                        const char *name, const char *found)
 {
+    assert(rule < w->p->count && times > 0);
     struct twin_precision_breach b = {.rank = w->rank,
                                       .in_step = true,
                                       .step = first,
@@ -163,6 +165,7 @@ static int step_breach(struct walk *w, size_t rule, uint32_t first, uint64_t tim
 /* Makes a rule unknown. The first reason stays. */
 static void set_unknown(struct walk *w, size_t rule, const char *why)
 {
+    assert(rule < w->p->count);
     struct twin_precision_result *r = &w->v->result[rule];
     r->outcome = TWIN_PRECISION_UNKNOWN;
     if (!*r->why) {
@@ -174,6 +177,7 @@ static void set_unknown(struct walk *w, size_t rule, const char *why)
 /* Judges each finished step by whether its loss was scaled. */
 static int judge_scaler(struct walk *w, size_t rule)
 {
+    assert(rule < w->p->count);
     const bool required = w->p->rule[rule].required;
     uint64_t times = 0;
     uint32_t first = 0;

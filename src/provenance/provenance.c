@@ -36,7 +36,7 @@ struct packet {
 /* ---- writing */
 
 /* jansson's callback for a piece of text. */
-static int append(const char *text, size_t n, void *data)
+static int append_bytes(const char *text, size_t n, void *data)
 {
     return tw_buf_append(data, text, n) == 0 ? 0 : -1;
 }
@@ -50,7 +50,7 @@ static void write_record(const struct tw_collector *c, bool complete)
     tw_pv_put(c->root, "complete", json_boolean(complete));
     json_object_set(c->root, "notes", c->notes);
     if (path &&
-        json_dump_callback(c->root, append, &text,
+        json_dump_callback(c->root, append_bytes, &text,
                            JSON_INDENT(1) | JSON_ENSURE_ASCII | JSON_SORT_KEYS) == 0 &&
         tw_buf_puts(&text, "\n") == 0)
         /* a full disk: the run says so elsewhere */
@@ -62,7 +62,7 @@ static void write_record(const struct tw_collector *c, bool complete)
 /* ---- the collector */
 
 /* Without SIGPIPE: the other side may be gone. */
-static void say(int fd, char what)
+static void say_byte(int fd, char what)
 {
     struct packet p = {.what = what};
     send(fd, &p, sizeof p, MSG_NOSIGNAL);
@@ -132,7 +132,7 @@ static void look_at_code(struct tw_collector *c)
 }
 
 /* Which run it is. The key's name tells whether redacted values of two records can be compared. */
-static void describe(struct tw_collector *c)
+static void describe_run(struct tw_collector *c)
 {
     tw_pv_put(c->root, "schema", json_string(TW_PROVENANCE_SCHEMA));
     tw_pv_put(c->root, "run", tw_json_bytes(c->run->id));
@@ -143,17 +143,17 @@ static void describe(struct tw_collector *c)
 
 /* The collector's whole life: what the job could change, then what it cannot, then what its
  * processes say while they run, and all of it once more at the end. */
-static _Noreturn void collect(struct tw_collector *c, uint64_t begin)
+static _Noreturn void collect_all(struct tw_collector *c, uint64_t begin)
 {
     const int fd = TW_CHILD_KEEPS;
-    describe(c);
+    describe_run(c);
     tw_pv_put(c->root, "code", tw_pv_code(c));
     tw_pv_put(c->root, "programs", tw_pv_programs(c));
     tw_pv_put(c->root, "config", tw_pv_config(c));
     tw_pv_put(c->root, "data", tw_pv_data(c));
     double ms = (double)(tw_monotonic_ns() - begin) * 1e-6;
     bool early = !told_to_end(c, fd, 0) && c->job == 0;
-    say(fd, 'S');
+    say_byte(fd, 'S');
     tw_pv_put(c->root, "before_job", json_pack("{s:b, s:f}", "seen", early, "ms", ms));
     if (!early)
         tw_pv_note(
@@ -241,7 +241,7 @@ static void before(void *user, const struct twin_run *run, const char *home, cha
             _exit(1);
         if (w->before_dir)
             twin_provenance_load(w->before_dir, &c.before, NULL);
-        collect(&c, begin);
+        collect_all(&c, begin);
     }
     close(ends[1]);
     w->fd = ends[0];
@@ -270,7 +270,7 @@ static void after(void *user, const struct twin_run *run)
     (void)run;
     if (w->fd < 0)
         return;
-    say(w->fd, 'E');
+    say_byte(w->fd, 'E');
     if (!wait_for(w, 0, END_MS))
         kill(w->pid, SIGKILL);
     close(w->fd);

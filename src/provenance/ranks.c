@@ -36,7 +36,7 @@ static void put_pair(json_t *o, const char *pair)
 }
 
 /* The object under a key of the rank, made when it is not there. */
-static json_t *part(json_t *rank, const char *key)
+static json_t *part_of(json_t *rank, const char *key)
 {
     json_t *o = json_object_get(rank, key);
     if (!o) {
@@ -54,8 +54,8 @@ static void put_setting(json_t *rank, const char *pair)
     char *key = space ? tw_strndup(pair, (size_t)(space - pair)) : NULL;
     json_t *before = key ? json_object_get(json_object_get(rank, "settings"), key) : NULL;
     if (json_is_string(before) && strcmp(json_string_value(before), space + 1) != 0)
-        json_object_set(part(rank, "settings_at_start"), key, before);
-    put_pair(part(rank, "settings"), pair);
+        json_object_set(part_of(rank, "settings_at_start"), key, before);
+    put_pair(part_of(rank, "settings"), pair);
     tw_free(key);
 }
 
@@ -78,17 +78,17 @@ static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const c
         if (!sign)
             return;
         *sign = '\0';
-        tw_pv_put_variable(g->c, part(rank, "variables"), g->ours, value, sign + 1);
+        tw_pv_put_variable(g->c, part_of(rank, "variables"), g->ours, value, sign + 1);
     } else if (strcmp(key, "ours") == 0) {
         tw_pv_add(g->ours, tw_json_bytes(value));
     } else if (strcmp(key, "version") == 0) {
-        put_pair(part(rank, "versions"), value);
+        put_pair(part_of(rank, "versions"), value);
     } else if (strcmp(key, "machine") == 0) {
-        put_pair(part(rank, "machine"), value);
+        put_pair(part_of(rank, "machine"), value);
     } else if (strcmp(key, "setting") == 0) {
         put_setting(rank, value);
     } else if (strcmp(key, "generator") == 0) {
-        put_pair(part(rank, "generators"), value);
+        put_pair(part_of(rank, "generators"), value);
     } else if (strcmp(key, "library") == 0 && value[0] == '/') {
         add_library(g, mapped, value);
     } else if (strcmp(key, "path") == 0) {
@@ -182,15 +182,16 @@ static void sort_ranks(struct gathering *g)
 {
     size_t n = json_array_size(g->ranks), i;
     json_t **all = tw_calloc(n ? n : 1, sizeof *all), *sorted = json_array(), *item;
-    if (!all || !sorted)
-        return;
-    json_array_foreach (g->ranks, i, item)
-        all[i] = item;
-    qsort(all, n, sizeof *all, by_rank);
-    for (i = 0; i < n; i++)
-        json_array_append(sorted, all[i]);
-    json_decref(g->ranks);
-    g->ranks = sorted;
+    if (all && sorted) {
+        json_array_foreach (g->ranks, i, item)
+            all[i] = item;
+        qsort(all, n, sizeof *all, by_rank);
+        for (i = 0; i < n; i++)
+            json_array_append(sorted, all[i]);
+        json_decref(g->ranks);
+        g->ranks = json_incref(sorted);
+    }
+    json_decref(sorted);
     tw_free(all);
 }
 
@@ -251,9 +252,8 @@ void tw_pv_ranks(struct tw_collector *c)
                           .python = json_object()};
     char *dir = tw_path_join(c->run->dir, "worlds");
     DIR *d = dir ? opendir(dir) : NULL;
-    if (!g.libraries)
-        return;
-    for (struct dirent *e; d && (e = readdir(d)) && json_array_size(g.ranks) < RANKS_MAX;) {
+    for (struct dirent *e;
+         g.libraries && d && (e = readdir(d)) && json_array_size(g.ranks) < RANKS_MAX;) {
         char *path = e->d_name[0] != '.' ? tw_path_join(dir, e->d_name) : NULL;
         if (path)
             read_world(&g, path);
@@ -263,9 +263,10 @@ void tw_pv_ranks(struct tw_collector *c)
         closedir(d);
     tw_free(dir);
     json_t *old = json_object_get(c->root, "ranks");
-    if (json_array_size(g.ranks) == 0)
+    if (g.libraries && json_array_size(g.ranks) == 0)
         look_from_outside(&g);
-    if (json_array_size(g.ranks) == 0 && json_array_size(old)) { /* looked at while it lived */
+    /* It was looked at while it lived, or there is no memory to look. */
+    if (!g.libraries || (json_array_size(g.ranks) == 0 && json_array_size(old))) {
         json_decref(g.ranks);
         json_decref(g.sets);
         json_decref(g.python);

@@ -27,7 +27,7 @@ struct hwloc {
 };
 
 /* Loads hwloc and finds its functions. False: it is not there, or (lib is not NULL) lacks one. */
-static bool find(struct hwloc *h)
+static bool find_hwloc(struct hwloc *h)
 {
     h->lib = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
     const struct {
@@ -67,7 +67,8 @@ static void drop_names(char *xml)
 }
 
 /* Writes the XML into the run folder and says what it is; NULL: neither could be done. */
-static json_t *save(const struct tw_collector *c, const char *xml, size_t bytes, unsigned version)
+static json_t *save_topology(const struct tw_collector *c, const char *xml, size_t bytes,
+                             unsigned version)
 {
     char hex[65], *path = tw_path_join(c->run->dir, "topology.xml");
     json_t *o = NULL;
@@ -87,7 +88,7 @@ json_t *tw_pv_topology(const struct tw_collector *c)
     topology t = NULL;
     char *xml = NULL;
     int bytes = 0;
-    if (!find(&h))
+    if (!find_hwloc(&h))
         return json_pack("{s:s}", "why",
                          h.lib ? "libhwloc.so.15 lacks a function"
                                : "libhwloc.so.15 is not installed (Debian: libhwloc15)");
@@ -97,7 +98,7 @@ json_t *tw_pv_topology(const struct tw_collector *c)
             char *copy = tw_strndup(xml, (size_t)bytes);
             if (copy) {
                 drop_names(copy);
-                o = save(c, copy, strlen(copy), h.version());
+                o = save_topology(c, copy, strlen(copy), h.version());
             }
             tw_free(copy);
             h.free_xml(t, xml);

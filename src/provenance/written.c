@@ -85,7 +85,7 @@ static bool list_events(const char *path, struct tw_buf *out)
 
 /* Writes the list into the run folder, without secrets. O_EXCL: nothing that is there is
  * replaced. */
-static bool store(const struct twin_run *run, const char *name, const struct tw_buf *text)
+static bool store_list(const struct twin_run *run, const char *name, const struct tw_buf *text)
 {
     int pending = TW_SECRET_IN_FILE;
     bool ok = false;
@@ -118,7 +118,7 @@ void tw_written_list(const struct twin_run *run, struct twin_run_file *f)
     bool listed = path && name &&
                   (strstr(f->path, "tfevents") ? list_events(path, &text)
                                                : list_tensors(path, &text));
-    if (listed && !text.failed && store(run, name, &text)) {
+    if (listed && !text.failed && store_list(run, name, &text)) {
         f->kept = name;
         f->listing = true;
         name = NULL;

@@ -169,8 +169,8 @@ int twin_envelope_text(const struct twin_envelope *e, char **text, size_t *bytes
 
 /* Says what was expected at which place, and what stood there: its first 60 bytes, made printable.
  * found NULL: nothing. Returns TWIN_EFORMAT. */
-static int refuse(struct twin_error *err, const char *name, const char *where, const char *expected,
-                  const char *found)
+static int refuse_envelope(struct twin_error *err, const char *name, const char *where,
+                           const char *expected, const char *found)
 {
     char *safe = found ? tw_printable(found, strnlen(found, 60)) : NULL;
     const char *quote = safe ? "\"" : "";
@@ -189,17 +189,18 @@ static int read_signature(const json_t *one, const char *name, bool foreign,
     const char *sig = json_string_value(json_object_get(one, "sig"));
     const json_t *id = json_object_get(one, "keyid");
     if (id && !json_is_null(id) && (!keyid || strlen(keyid) > KEYID_BYTES_MAX))
-        return refuse(err, name, "signatures: keyid", "a text of at most 256 bytes",
-                      "another value");
+        return refuse_envelope(err, name, "signatures: keyid", "a text of at most 256 bytes",
+                               "another value");
     if (!sig)
-        return refuse(err, name, "signatures: sig", "a text", NULL);
+        return refuse_envelope(err, name, "signatures: sig", "a text", NULL);
     size_t n = 0;
     unsigned char *bytes = strlen(sig) > SIGNATURE_BYTES_MAX * 2 ? NULL
                                                                  : tw_base64_read(sig, foreign, &n);
     if (!bytes || n == 0 || n > SIGNATURE_BYTES_MAX) {
         tw_free(bytes);
-        return refuse(err, name, "signatures: sig",
-                      foreign ? "base64" : "canonical base64 (--foreign takes other forms)", sig);
+        return refuse_envelope(
+            err, name, "signatures: sig",
+            foreign ? "base64" : "canonical base64 (--foreign takes other forms)", sig);
     }
     return add_signature(e, keyid ? keyid : "", bytes, n, err);
 }
@@ -216,11 +217,11 @@ static int from_json(const json_t *o, const char *name, bool foreign, struct twi
     memset(out, 0, sizeof *out);
     out->foreign = foreign;
     if (!json_is_object(o) || !payload || !type || !json_is_array(list))
-        return refuse(err, name, "envelope",
-                      "an object with payload, payloadType and signatures (DSSE)",
-                      "something else");
+        return refuse_envelope(err, name, "envelope",
+                               "an object with payload, payloadType and signatures (DSSE)",
+                               "something else");
     if (!*type || strlen(type) > TYPE_BYTES_MAX)
-        return refuse(err, name, "payloadType", "a text of 1 to 256 bytes", type);
+        return refuse_envelope(err, name, "payloadType", "a text of 1 to 256 bytes", type);
     if (json_array_size(list) == 0 || json_array_size(list) > SIGNATURES_MAX)
         return twin_error_set(err, TWIN_EFORMAT, "%s: signatures: expected 1 to %d, found %zu",
                               name, SIGNATURES_MAX, json_array_size(list));
@@ -230,8 +231,9 @@ static int from_json(const json_t *o, const char *name, bool foreign, struct twi
     if (!out->type)
         rc = tw_no_memory(err, "for an envelope");
     else if (!out->payload)
-        rc = refuse(err, name, "payload",
-                    foreign ? "base64" : "canonical base64 (--foreign takes other forms)", payload);
+        rc = refuse_envelope(err, name, "payload",
+                             foreign ? "base64" : "canonical base64 (--foreign takes other forms)",
+                             payload);
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++)
         rc = read_signature(json_array_get(list, i), name, foreign, out, err);
     if (rc != 0)

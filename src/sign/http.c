@@ -27,7 +27,7 @@ struct curl {
 
 /* Loads libcurl and fills f. The library stays loaded: it is asked once or twice in a process, and
  * unloading it is not safe once it has started. */
-static int load(struct curl *f, struct twin_error *err)
+static int load_curl(struct curl *f, struct twin_error *err)
 {
     const struct {
         const char *name;
@@ -61,14 +61,14 @@ static int load(struct curl *f, struct twin_error *err)
 
 /* libcurl's callback for a piece of the answer. Less than all of it makes the transfer fail, which
  * is how the limit of the buffer stops an endless answer. */
-static size_t take(char *data, size_t size, size_t count, void *user)
+static size_t take_answer(char *data, size_t size, size_t count, void *user)
 {
     return tw_buf_append(user, data, size * count) == 0 ? size * count : 0;
 }
 
 /* Sets what a request needs and makes it. why gets libcurl's own words on a failure. */
-static CURLcode perform(const struct curl *f, CURL *c, const struct tw_http_request *q,
-                        struct curl_slist *headers, struct tw_buf *answer, char *why)
+static CURLcode perform_request(const struct curl *f, CURL *c, const struct tw_http_request *q,
+                                struct curl_slist *headers, struct tw_buf *answer, char *why)
 {
     f->setopt(c, CURLOPT_ERRORBUFFER, why);
     f->setopt(c, CURLOPT_URL, q->url);
@@ -84,7 +84,7 @@ static CURLcode perform(const struct curl *f, CURL *c, const struct tw_http_requ
         f->setopt(c, CURLOPT_CAINFO, q->ca_file);
     if (q->ca_folder)
         f->setopt(c, CURLOPT_CAPATH, q->ca_folder);
-    f->setopt(c, CURLOPT_WRITEFUNCTION, take);
+    f->setopt(c, CURLOPT_WRITEFUNCTION, take_answer);
     f->setopt(c, CURLOPT_WRITEDATA, answer);
     if (q->body) {
         f->setopt(c, CURLOPT_POSTFIELDSIZE, (long)strlen(q->body));
@@ -100,7 +100,7 @@ int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t
     struct curl_slist *headers = NULL;
     struct tw_buf b = {.cap = ANSWER_MAX};
     char why[CURL_ERROR_SIZE] = "";
-    int rc = load(&f, err);
+    int rc = load_curl(&f, err);
     if (rc != 0)
         return rc;
     CURL *c = f.init();
@@ -115,7 +115,7 @@ int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t
         rc = tw_no_memory(err, "for a request to %s", q->url);
     else {
         tw_buf_puts(&b, "");
-        const CURLcode code = perform(&f, c, q, headers, &b, why);
+        const CURLcode code = perform_request(&f, c, q, headers, &b, why);
         if (code != CURLE_OK && b.failed)
             rc = twin_error_set(err, TWIN_ELIMIT, "%s: an answer of more than %d KiB", q->url,
                                 ANSWER_MAX >> 10);

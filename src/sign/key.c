@@ -6,6 +6,7 @@
 #include "base.h"
 #include "sha256.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/bio.h>
@@ -31,9 +32,11 @@ static const struct {
     [TWIN_KEY_ED25519] = {"ed25519", NULL},
 };
 enum { ALGORITHMS = sizeof algorithms / sizeof algorithms[0] };
+_Static_assert(ALGORITHMS == TWIN_KEY_ED25519 + 1, "a row for each algorithm");
 
 const char *twin_key_algorithm_name(enum twin_key_algorithm a)
 {
+    assert((unsigned)a < ALGORITHMS);
     return algorithms[a].name;
 }
 

@@ -86,8 +86,8 @@ char *tw_key_canonical_pem(EVP_PKEY *pkey, const char *group)
 /* ---- of two signatures, one */
 
 /* The parts of an ECDSA signature in DER, and is its s above half of the order? */
-static ECDSA_SIG *split(const struct twin_key *k, const unsigned char *der, size_t n,
-                        BIGNUM **order, bool *high)
+static ECDSA_SIG *split_signature(const struct twin_key *k, const unsigned char *der, size_t n,
+                                  BIGNUM **order, bool *high)
 {
     BIGNUM *half = BN_new();
     const unsigned char *p = der;
@@ -111,7 +111,7 @@ bool tw_key_signature_is_canonical(const struct twin_key *k, const unsigned char
     bool high = false;
     if (k->algorithm == TWIN_KEY_ED25519)
         return true; /* RFC 8032 takes s below the order only, and OpenSSL checks it */
-    ECDSA_SIG *s = split(k, signature, n, &order, &high);
+    ECDSA_SIG *s = split_signature(k, signature, n, &order, &high);
     bool canonical = s && !high;
     ECDSA_SIG_free(s);
     BN_free(order);
@@ -129,7 +129,7 @@ int tw_key_signature_lower(const struct twin_key *k, unsigned char **signature, 
         BN_free(low);
         return 0;
     }
-    ECDSA_SIG *s = split(k, *signature, *n, &order, &high);
+    ECDSA_SIG *s = split_signature(k, *signature, *n, &order, &high);
     bool ok = s && low;
     if (ok && high) {
         r = BN_dup(ECDSA_SIG_get0_r(s));

@@ -54,7 +54,7 @@ static const char *reason_of(CK_RV rv, char text[32])
 }
 
 /* Sets err from Cryptoki's code and returns TWIN_EIO. */
-static int failed(struct twin_error *err, CK_RV rv, const char *what)
+static int failed_call(struct twin_error *err, CK_RV rv, const char *what)
 {
     char text[32];
     return twin_error_set(err, TWIN_EIO, "pkcs11: %s: %s", what, reason_of(rv, text));
@@ -76,7 +76,7 @@ static void close_token(void *device)
 
 /* Loads the token's library and starts it. Its path comes from the URI, or else from the
  * environment; there is no default, since loading a library runs its code. */
-static int load(struct token *t, const struct tw_pkcs11_uri *u, struct twin_error *err)
+static int load_token(struct token *t, const struct tw_pkcs11_uri *u, struct twin_error *err)
 {
     const char *path = u->module_path.text ? u->module_path.text : getenv("TWINRUN_PKCS11_MODULE");
     if (!path || !*path)
@@ -99,12 +99,12 @@ static int load(struct token *t, const struct tw_pkcs11_uri *u, struct twin_erro
     t->initialized = rv == CKR_OK;
     return rv == CKR_OK || rv == CKR_CRYPTOKI_ALREADY_INITIALIZED
                ? 0
-               : failed(err, rv, "the token's library does not start");
+               : failed_call(err, rv, "the token's library does not start");
 }
 
 /* Does the token's fixed-length field hold this text? Blanks behind it are not part of it; without
  * a wanted text every one fits. */
-static bool is(const struct tw_pkcs11_text *wanted, const unsigned char *found, size_t n)
+static bool field_is(const struct tw_pkcs11_text *wanted, const unsigned char *found, size_t n)
 {
     while (n > 0 && found[n - 1] == ' ')
         n--;
@@ -120,17 +120,17 @@ static int find_slot(struct token *t, const struct tw_pkcs11_uri *u, CK_SLOT_ID 
     CK_ULONG count = SLOTS_MAX, found = 0;
     const CK_RV rv = CALL(t, ck_get_slot_list, CK_GET_SLOT_LIST)(1, list, &count);
     if (rv != CKR_OK)
-        return failed(err, rv, "no list of tokens");
+        return failed_call(err, rv, "no list of tokens");
     for (CK_ULONG i = 0; i < count; i++) {
         struct ck_token_info info = {.flags = 0};
         if ((u->slot.text && u->slot_id != list[i]) ||
             CALL(t, ck_get_token_info, CK_GET_TOKEN_INFO)(list[i], &info) != CKR_OK ||
             !(info.flags & CKF_TOKEN_INITIALIZED))
             continue;
-        if (!is(&u->token, info.label, sizeof info.label) ||
-            !is(&u->manufacturer, info.manufacturer, sizeof info.manufacturer) ||
-            !is(&u->model, info.model, sizeof info.model) ||
-            !is(&u->serial, info.serial, sizeof info.serial))
+        if (!field_is(&u->token, info.label, sizeof info.label) ||
+            !field_is(&u->manufacturer, info.manufacturer, sizeof info.manufacturer) ||
+            !field_is(&u->model, info.model, sizeof info.model) ||
+            !field_is(&u->serial, info.serial, sizeof info.serial))
             continue;
         found++;
         *slot = list[i];
@@ -171,7 +171,7 @@ static int log_in(struct token *t, const struct tw_pkcs11_uri *u, struct twin_er
     tw_secret_free(pin);
     return rv == CKR_OK || rv == CKR_USER_ALREADY_LOGGED_IN
                ? 0
-               : failed(err, rv, "the token does not let us in");
+               : failed_call(err, rv, "the token does not let us in");
 }
 
 /* The one object of a class with this label and id (NULL, or a NULL text: any). Two are asked for,
@@ -193,7 +193,7 @@ static int find_object(struct token *t, CK_ULONG class, const struct tw_pkcs11_t
         CALL(t, ck_find_objects_final, CK_FIND_OBJECTS_FINAL)(t->session);
     }
     if (rv != CKR_OK)
-        return failed(err, rv, "no list of keys");
+        return failed_call(err, rv, "no list of keys");
     if (found != 1)
         return twin_error_set(err, found ? TWIN_EINVAL : TWIN_ENOENT,
                               "pkcs11: expected one %s %s%s on the token, found %s", what,
@@ -206,14 +206,14 @@ static int find_object(struct token *t, CK_ULONG class, const struct tw_pkcs11_t
 
 /* One attribute of an object into value, which has VALUE_MAX bytes; *n: how many it has. what: the
  * sentence when there is none. */
-static int get(struct token *t, CK_OBJECT_HANDLE object, CK_ULONG type, unsigned char *value,
-               size_t *n, const char *what, struct twin_error *err)
+static int read_attribute(struct token *t, CK_OBJECT_HANDLE object, CK_ULONG type,
+                          unsigned char *value, size_t *n, const char *what, struct twin_error *err)
 {
     struct ck_attribute a = {type, value, VALUE_MAX};
     const CK_RV rv = CALL(t, ck_get_attribute_value, CK_GET_ATTRIBUTE_VALUE)(t->session, object, &a,
                                                                              1);
     if (rv != CKR_OK || a.length > VALUE_MAX)
-        return failed(err, rv, what);
+        return failed_call(err, rv, what);
     *n = a.length;
     return 0;
 }
@@ -274,7 +274,7 @@ static int read_public(struct token *t, const struct tw_pkcs11_uri *u, EVP_PKEY 
     unsigned char id[VALUE_MAX], params[VALUE_MAX], point[VALUE_MAX];
     size_t id_n = 0, params_n, point_n;
     CK_OBJECT_HANDLE object;
-    int rc = get(t, t->key, CKA_ID, id, &id_n, "the key has no id", err);
+    int rc = read_attribute(t, t->key, CKA_ID, id, &id_n, "the key has no id", err);
     const struct tw_pkcs11_text same = {(char *)id, id_n};
     const struct tw_pkcs11_text *label = id_n ? NULL : &u->object;
     const struct tw_pkcs11_text *with_id = id_n ? &same : NULL;
@@ -282,9 +282,10 @@ static int read_public(struct token *t, const struct tw_pkcs11_uri *u, EVP_PKEY 
             : find_object(t, CKO_PUBLIC_KEY, label, with_id, &object,
                           "public key with the private one's id", err);
     rc = rc ? rc
-            : get(t, object, CKA_EC_PARAMS, params, &params_n,
-                  "the key is not of an elliptic curve", err);
-    rc = rc ? rc : get(t, object, CKA_EC_POINT, point, &point_n, "the key has no point", err);
+            : read_attribute(t, object, CKA_EC_PARAMS, params, &params_n,
+                             "the key is not of an elliptic curve", err);
+    rc = rc ? rc
+            : read_attribute(t, object, CKA_EC_POINT, point, &point_n, "the key has no point", err);
     if (rc == 0 && !(*out = public_key(params, params_n, point, point_n)))
         rc = tw_key_openssl(err, TWIN_EUNSUPPORTED,
                             "expected a key of P-256, P-384, P-521 or Ed25519", "pkcs11");
@@ -312,7 +313,7 @@ static int sign(struct twin_key *k, const void *data, size_t n, unsigned char **
     if (rv == CKR_OK)
         rv = CALL(t, ck_sign, CK_SIGN)(t->session, given, given_n, raw, &length);
     if (rv != CKR_OK || length > sizeof raw)
-        return failed(err, rv, "the token did not sign");
+        return failed_call(err, rv, "the token did not sign");
     if (edwards && (*signature = tw_malloc(length + 1))) {
         memcpy(*signature, raw, length);
         *bytes = length;
@@ -337,13 +338,13 @@ int tw_key_open_pkcs11(const char *uri, struct twin_key **out, struct twin_error
         tw_free(t);
         return rc;
     }
-    rc = load(t, &u, err);
+    rc = load_token(t, &u, err);
     rc = rc ? rc : find_slot(t, &u, &slot, &login, err);
     if (rc == 0) {
         const CK_RV rv = CALL(t, ck_open_session, CK_OPEN_SESSION)(slot, CKF_SERIAL_SESSION, NULL,
                                                                    NULL, &t->session);
         t->open = rv == CKR_OK;
-        rc = t->open ? 0 : failed(err, rv, "no session with the token");
+        rc = t->open ? 0 : failed_call(err, rv, "no session with the token");
     }
     if (rc == 0 && (login || u.pin_source.text))
         rc = log_in(t, &u, err);

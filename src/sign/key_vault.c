@@ -161,8 +161,8 @@ static int complain(const struct vault *v, const char *url, long status, const j
 
 /* Makes one request and checks that the answer has the shape of a Vault's. *data: `data` of the
  * answer, a new reference. The namespace is a header that enterprise servers need. */
-static int ask(const struct vault *v, const char *url, const char *body, json_t **data,
-               struct twin_error *err)
+static int ask_vault(const struct vault *v, const char *url, const char *body, json_t **data,
+                     struct twin_error *err)
 {
     const char *namespace = getenv("VAULT_NAMESPACE");
     char *text = NULL;
@@ -216,7 +216,7 @@ static int read_key(struct vault *v, EVP_PKEY **out, struct twin_error *err)
 {
     json_t *data = NULL;
     char version[24], *url = tw_printf("%s/v1/%s/keys/%s", v->address, v->mount, v->name);
-    int rc = url ? ask(v, url, NULL, &data, err) : tw_no_memory(err, "for a key in a Vault");
+    int rc = url ? ask_vault(v, url, NULL, &data, err) : tw_no_memory(err, "for a key in a Vault");
     if (rc == 0 && v->version == 0)
         v->version = (uint64_t)json_integer_value(json_object_get(data, "latest_version"));
     snprintf(version, sizeof version, "%llu", (unsigned long long)v->version);
@@ -277,7 +277,7 @@ static int sign(struct twin_key *k, const void *bytes_to_sign, size_t n, unsigne
                                         (json_int_t)v->version, "marshaling_algorithm", "asn1")
                             : NULL;
     char *body = request ? json_dumps(request, JSON_COMPACT) : NULL;
-    int rc = body && url ? ask(v, url, body, &data, err)
+    int rc = body && url ? ask_vault(v, url, body, &data, err)
                          : tw_no_memory(err, "for a key in a Vault");
     rc = rc ? rc
             : read_signature(v, json_string_value(json_object_get(data, "signature")), signature,

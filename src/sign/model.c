@@ -143,8 +143,8 @@ int twin_bundle_text(const struct twin_envelope *e, char **text, size_t *bytes,
 
 /* Says what was expected and found, with the code that tells damage (TWIN_EFORMAT) from forms that
  * others can read (TWIN_EUNSUPPORTED). */
-static int refuse(struct twin_error *err, int code, const char *name, const char *expected,
-                  const char *found)
+static int refuse_model(struct twin_error *err, int code, const char *name, const char *expected,
+                        const char *found)
 {
     found = found ? found : "nothing";
     char *safe = tw_printable(found, strlen(found) < 80 ? strlen(found) : 80);
@@ -175,16 +175,16 @@ int twin_bundle_parse(const char *text, size_t n, const char *name, struct twin_
     const char *hint = json_string_value(json_object_get(key, "hint"));
     int rc = 0;
     if (!type || strcmp(type, BUNDLE) != 0)
-        rc = refuse(err, TWIN_EFORMAT, name, "mediaType " BUNDLE, type);
+        rc = refuse_model(err, TWIN_EFORMAT, name, "mediaType " BUNDLE, type);
     else if (json_object_get(material, "certificate") ||
              json_object_get(material, "x509CertificateChain"))
-        rc = refuse(err, TWIN_EUNSUPPORTED, name, "a public key's signature",
-                    "a certificate's (Sigstore): the model_signing client verifies it");
+        rc = refuse_model(err, TWIN_EUNSUPPORTED, name, "a public key's signature",
+                          "a certificate's (Sigstore): the model_signing client verifies it");
     else if (!json_is_object(key))
-        rc = refuse(err, TWIN_EFORMAT, name, "verificationMaterial.publicKey", "none");
+        rc = refuse_model(err, TWIN_EFORMAT, name, "verificationMaterial.publicKey", "none");
     else if (!envelope)
-        rc = refuse(err, TWIN_EUNSUPPORTED, name, "a dsseEnvelope",
-                    json_object_get(o, "messageSignature") ? "a messageSignature" : "none");
+        rc = refuse_model(err, TWIN_EUNSUPPORTED, name, "a dsseEnvelope",
+                          json_object_get(o, "messageSignature") ? "a messageSignature" : "none");
     rc = rc ? rc : twin_envelope_from_json(envelope, name, out, err);
     if (rc == 0 && out->signature_count != 1)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected one signature in a bundle, found %zu",
@@ -224,19 +224,20 @@ static int read_resources(const struct twin_statement *st, const char *name,
     char root[65];
     int rc = json_is_array(list) && json_array_size(list) > 0
                  ? 0
-                 : refuse(err, TWIN_EFORMAT, name, "predicate.resources with at least one file",
-                          "none");
+                 : refuse_model(err, TWIN_EFORMAT, name,
+                                "predicate.resources with at least one file", "none");
     for (size_t i = 0; i < json_array_size(list) && rc == 0; i++) {
         const json_t *one = json_array_get(list, i);
         const char *path = json_string_value(json_object_get(one, "name"));
         const char *algorithm = json_string_value(json_object_get(one, "algorithm"));
         const char *digest = json_string_value(json_object_get(one, "digest"));
         if (!path || !is_below(path))
-            rc = refuse(err, TWIN_EFORMAT, name, "names of files below the model's folder", path);
+            rc = refuse_model(err, TWIN_EFORMAT, name, "names of files below the model's folder",
+                              path);
         else if (!algorithm || strcmp(algorithm, "sha256") != 0)
-            rc = refuse(err, TWIN_EUNSUPPORTED, name, "SHA-256 of each file", algorithm);
+            rc = refuse_model(err, TWIN_EUNSUPPORTED, name, "SHA-256 of each file", algorithm);
         else if (!tw_is_hex(digest, 64))
-            rc = refuse(err, TWIN_EFORMAT, name, "64 hex digits for each file", digest);
+            rc = refuse_model(err, TWIN_EFORMAT, name, "64 hex digits for each file", digest);
         else
             rc = twin_subjects_add(out, path, "sha256", digest, err);
     }
@@ -244,9 +245,10 @@ static int read_resources(const struct twin_statement *st, const char *name,
     if (rc == 0 && (st->subjects.count != 1 ||
                     strcmp(st->subjects.item[0].digest[0].algorithm, "sha256") != 0 ||
                     strcmp(st->subjects.item[0].digest[0].value, root) != 0))
-        rc = refuse(err, TWIN_EFORMAT, name, "one subject with the SHA-256 of the files' digests",
-                    st->subjects.count == 1 ? st->subjects.item[0].digest[0].value
-                                            : "another number of them");
+        rc = refuse_model(err, TWIN_EFORMAT, name,
+                          "one subject with the SHA-256 of the files' digests",
+                          st->subjects.count == 1 ? st->subjects.item[0].digest[0].value
+                                                  : "another number of them");
     return rc;
 }
 
@@ -264,7 +266,8 @@ static int read_ignored(const json_t *serialization, const char *name, char **li
         while (path && tw_starts(path, "./"))
             path += 2;
         if (!path)
-            return refuse(err, TWIN_EFORMAT, name, "ignore_paths that are texts", "another value");
+            return refuse_model(err, TWIN_EFORMAT, name, "ignore_paths that are texts",
+                                "another value");
         size_t n = strlen(path);
         while (n > 0 && path[n - 1] == '/')
             n--;
@@ -292,9 +295,9 @@ int twin_model_match(const struct twin_statement *st, const char *name, const ch
     size_t skip_count = 0;
     int rc = 0;
     if (!method || strcmp(method, "files") != 0)
-        rc = refuse(err, TWIN_EUNSUPPORTED, name, "the method \"files\"", method);
+        rc = refuse_model(err, TWIN_EUNSUPPORTED, name, "the method \"files\"", method);
     else if (!hash || strcmp(hash, "sha256") != 0)
-        rc = refuse(err, TWIN_EUNSUPPORTED, name, "the hash_type \"sha256\"", hash);
+        rc = refuse_model(err, TWIN_EUNSUPPORTED, name, "the hash_type \"sha256\"", hash);
     rc = rc ? rc : read_resources(st, name, &files, err);
     rc = rc ? rc : read_ignored(serialization, name, skip, &skip_count, err);
     if (rc == 0 && but && !(skip[skip_count++] = tw_strdup(but)))

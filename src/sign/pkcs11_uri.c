@@ -36,7 +36,7 @@ static char *decoded(const char *s, size_t n, size_t *bytes)
 }
 
 /* Quotes the part of the URI that is wrong, at most 60 bytes of it, made printable. */
-static int refuse(struct twin_error *err, const char *what, const char *part, size_t n)
+static int refuse_part(struct twin_error *err, const char *what, const char *part, size_t n)
 {
     char *safe = tw_printable(part, n < 60 ? n : 60);
     int rc = twin_error_set(err, TWIN_EINVAL, "pkcs11: %s \"%s\"", what, safe ? safe : "");
@@ -47,8 +47,8 @@ static int refuse(struct twin_error *err, const char *what, const char *part, si
 /* Puts one NAME=VALUE where it belongs. query: it stands behind the question mark, where other
  * names are known. Unknown names are refused, though RFC 7512 lets them be ignored: one that was
  * misspelt would choose another key. */
-static int set(struct tw_pkcs11_uri *u, bool query, const char *part, size_t n,
-               struct twin_error *err)
+static int set_part(struct tw_pkcs11_uri *u, bool query, const char *part, size_t n,
+                    struct twin_error *err)
 {
     const struct {
         const char *name;
@@ -69,7 +69,7 @@ static int set(struct tw_pkcs11_uri *u, bool query, const char *part, size_t n,
     const char *equals = memchr(part, '=', n);
     const size_t name = equals ? (size_t)(equals - part) : 0;
     if (!equals)
-        return refuse(err, "expected NAME=VALUE, found", part, n);
+        return refuse_part(err, "expected NAME=VALUE, found", part, n);
     if (name == 9 && memcmp(part, "pin-value", 9) == 0)
         return twin_error_set(err, TWIN_EINVAL,
                               "pkcs11: a PIN on the command line can be seen by others: "
@@ -79,15 +79,16 @@ static int set(struct tw_pkcs11_uri *u, bool query, const char *part, size_t n,
             memcmp(known[i].name, part, name) != 0)
             continue;
         if (known[i].to->text)
-            return refuse(err, "twice in one URI:", part, name);
+            return refuse_part(err, "twice in one URI:", part, name);
         known[i].to->text = decoded(equals + 1, n - name - 1, &known[i].to->bytes);
-        return known[i].to->text ? 0
-                                 : refuse(err,
-                                          "expected a value of at most 4 KiB, with two hex digits "
-                                          "behind each %, found",
-                                          part, n);
+        return known[i].to->text
+                   ? 0
+                   : refuse_part(err,
+                                 "expected a value of at most 4 KiB, with two hex digits "
+                                 "behind each %, found",
+                                 part, n);
     }
-    return refuse(
+    return refuse_part(
         err,
         query ? "expected module-path=PATH or pin-source=file:PATH, found"
               : "expected token, object, id, serial, manufacturer, model, slot-id or type, found",
@@ -110,7 +111,7 @@ int tw_pkcs11_uri_parse(const char *uri, struct tw_pkcs11_uri *u, struct twin_er
     for (bool query = false; rc == 0 && *p;) {
         const size_t n = strcspn(p, query ? "&" : ";?");
         if (n > 0)
-            rc = set(u, query, p, n, err);
+            rc = set_part(u, query, p, n, err);
         p += n;
         query = query || *p == '?';
         p += *p != '\0';
@@ -119,9 +120,9 @@ int tw_pkcs11_uri_parse(const char *uri, struct tw_pkcs11_uri *u, struct twin_er
                     has_nul(&u->type)))
         rc = twin_error_set(err, TWIN_EINVAL, "pkcs11: a NUL byte in a path");
     if (rc == 0 && u->type.text && strcmp(u->type.text, "private") != 0)
-        rc = refuse(err, "expected type=private, found", u->type.text, u->type.bytes);
+        rc = refuse_part(err, "expected type=private, found", u->type.text, u->type.bytes);
     if (rc == 0 && u->slot.text && tw_parse_u64(u->slot.text, UINT32_MAX, &u->slot_id) != 0)
-        rc = refuse(err, "slot-id: expected a number, found", u->slot.text, u->slot.bytes);
+        rc = refuse_part(err, "slot-id: expected a number, found", u->slot.text, u->slot.bytes);
     if (rc == 0 && !u->object.text && !u->id.text)
         rc = twin_error_set(err, TWIN_EINVAL,
                             "pkcs11: expected which key: object=LABEL or id=%%01");

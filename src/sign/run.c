@@ -17,6 +17,7 @@
 #include "src/snapshot/content.h"
 #include "src/trace/trace.h"
 
+#include <assert.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,7 @@ static int rename_last(struct twin_subjects *s, size_t from, const char *id, str
 static int add_trace(const struct twin_run *r, const char *trace, bool must,
                      struct twin_subjects *s, size_t from, struct twin_error *err)
 {
+    assert(from <= s->count);
     struct twin_error why = TWIN_ERROR_INIT;
     const size_t n = strlen(r->dir);
     for (size_t i = from; i < s->count && strncmp(trace, r->dir, n) == 0; i++)
@@ -132,7 +134,7 @@ static json_t *text_of(const json_t *v)
 }
 
 /* Copies a field when there is one: null and missing are the same here. */
-static void put(json_t *o, const char *key, const json_t *value)
+static void put_copy(json_t *o, const char *key, const json_t *value)
 {
     if (value && !json_is_null(value))
         json_object_set(o, key, (json_t *)(uintptr_t)value);
@@ -173,11 +175,11 @@ static void depend_code(json_t *list, const json_t *code, const char *where)
         json_t *digest = json_object();
         json_t *o = json_pack("{s:s, s:o}", "name", *where ? where : "code", "digest", digest);
         json_t *notes = json_object();
-        put(digest, "gitCommit", commit);
-        put(digest, "gitTree", tree);
-        put(notes, "branch", json_object_get(code, "branch"));
-        put(notes, "remotes", remotes);
-        put(notes, "dirty", json_object_get(code, "dirty"));
+        put_copy(digest, "gitCommit", commit);
+        put_copy(digest, "gitTree", tree);
+        put_copy(notes, "branch", json_object_get(code, "branch"));
+        put_copy(notes, "remotes", remotes);
+        put_copy(notes, "dirty", json_object_get(code, "dirty"));
         json_object_set_new(o, "annotations", notes);
         json_array_append_new(list, o);
     }
@@ -241,10 +243,10 @@ static json_t *external(const struct twin_run *r, const json_t *p)
     const json_t *config = json_object_get(p, "config");
     json_t *o = json_pack("{s:s, s:i, s:b}", "level", twin_level_name(r->level), "max_steps",
                           (int)r->max_steps, "observed", r->agents);
-    put(o, "argv", json_object_get(config, "argv"));
-    put(o, "argv_digest", json_object_get(config, "argv_digest"));
-    put(o, "config", json_object_get(config, "files"));
-    put(o, "entry", json_object_get(json_object_get(p, "programs"), "entry"));
+    put_copy(o, "argv", json_object_get(config, "argv"));
+    put_copy(o, "argv_digest", json_object_get(config, "argv_digest"));
+    put_copy(o, "config", json_object_get(config, "files"));
+    put_copy(o, "entry", json_object_get(json_object_get(p, "programs"), "entry"));
     return o;
 }
 
@@ -257,17 +259,17 @@ static json_t *internal(const json_t *p)
                                           "versions", "settings",   "generators"};
     const json_t *launch = json_object_get(p, "launch"), *ranks = json_object_get(p, "ranks");
     json_t *o = json_object(), *list = json_array();
-    put(o, "complete", json_object_get(p, "complete"));
-    put(o, "environment", json_object_get(p, "environment"));
-    put(o, "accelerators", json_object_get(p, "accelerators"));
-    put(o, "variables", json_object_get(launch, "variables"));
-    put(o, "world", json_object_get(launch, "world"));
-    put(o, "places", json_object_get(launch, "places"));
-    put(o, "scheduler", json_object_get(launch, "scheduler"));
+    put_copy(o, "complete", json_object_get(p, "complete"));
+    put_copy(o, "environment", json_object_get(p, "environment"));
+    put_copy(o, "accelerators", json_object_get(p, "accelerators"));
+    put_copy(o, "variables", json_object_get(launch, "variables"));
+    put_copy(o, "world", json_object_get(launch, "world"));
+    put_copy(o, "places", json_object_get(launch, "places"));
+    put_copy(o, "scheduler", json_object_get(launch, "scheduler"));
     for (size_t i = 0; i < json_array_size(ranks); i++) {
         json_t *one = json_object();
         for (size_t k = 0; k < sizeof of_rank / sizeof of_rank[0]; k++)
-            put(one, of_rank[k], json_object_get(json_array_get(ranks, i), of_rank[k]));
+            put_copy(one, of_rank[k], json_object_get(json_array_get(ranks, i), of_rank[k]));
         json_array_append_new(list, one);
     }
     json_object_set_new(o, "ranks", list);

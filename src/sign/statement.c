@@ -141,7 +141,7 @@ void twin_statement_free(struct twin_statement *s)
 }
 
 /* Says which part of the statement is not as in-toto wants it. Returns TWIN_EFORMAT. */
-static int refuse(struct twin_error *err, const char *name, const char *expected)
+static int refuse_statement(struct twin_error *err, const char *name, const char *expected)
 {
     return twin_error_set(err, TWIN_EFORMAT, "%s: statement: expected %s, found something else",
                           name, expected);
@@ -156,15 +156,15 @@ static int read_subject(json_t *one, const char *name, struct twin_subjects *out
     json_t *digests = json_object_get(one, "digest"), *value;
     if (!json_is_object(one) || (json_object_get(one, "name") && !called) ||
         (called && strlen(called) > NAME_BYTES_MAX))
-        return refuse(err, name, "subjects with a name of at most 4096 bytes");
+        return refuse_statement(err, name, "subjects with a name of at most 4096 bytes");
     if (!json_is_object(digests) || json_object_size(digests) == 0 ||
         json_object_size(digests) > DIGESTS_MAX)
-        return refuse(err, name, "1 to 16 digests for each subject");
+        return refuse_statement(err, name, "1 to 16 digests for each subject");
     int rc = add_empty(out, called ? called : "", err);
     json_object_foreach (digests, algorithm, value) {
         const char *text = json_string_value(value);
         if (!text || !*text || strlen(text) > VALUE_BYTES_MAX)
-            return refuse(err, name, "digests of 1 to 512 characters");
+            return refuse_statement(err, name, "digests of 1 to 512 characters");
         rc = rc ? rc : twin_subjects_digest(out, algorithm, text, err);
     }
     return rc;
@@ -193,11 +193,11 @@ int twin_statement_parse(const struct twin_envelope *e, const char *name,
     json_t *list = json_object_get(o, "subject");
     int rc = 0;
     if (!type || strcmp(type, STATEMENT) != 0)
-        rc = refuse(err, name, "\"_type\": \"" STATEMENT "\"");
+        rc = refuse_statement(err, name, "\"_type\": \"" STATEMENT "\"");
     else if (!predicate_type || !*predicate_type)
-        rc = refuse(err, name, "a predicateType");
+        rc = refuse_statement(err, name, "a predicateType");
     else if (!json_is_array(list) || json_array_size(list) == 0)
-        rc = refuse(err, name, "at least one subject");
+        rc = refuse_statement(err, name, "at least one subject");
     else if (!(out->predicate_type = tw_strdup(predicate_type)))
         rc = tw_no_memory(err, "for a statement");
     for (size_t i = 0; rc == 0 && i < json_array_size(list); i++)

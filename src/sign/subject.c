@@ -137,8 +137,8 @@ static const char *refused_kind(bool link, bool links_followed)
 
 /* Looks at one entry of an open folder: goes into folders, lists files, refuses the rest. The look
  * is by name below an open descriptor, so that nobody can move the folder under it. */
-static int take(struct walk *w, int fd, const char *entry, const char *relative, int depth,
-                struct twin_error *err)
+static int take_entry(struct walk *w, int fd, const char *entry, const char *relative, int depth,
+                      struct twin_error *err)
 {
     struct stat st, target;
     char *name = *relative ? tw_printf("%s/%s", relative, entry) : tw_strdup(entry);
@@ -185,7 +185,7 @@ static int walk_into(struct walk *w, int parent, const char *name, const char *r
     errno = 0;
     for (struct dirent *e; rc == 0 && (e = readdir(d)); errno = 0)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            rc = take(w, fd, e->d_name, relative, depth, err);
+            rc = take_entry(w, fd, e->d_name, relative, depth, err);
     if (rc == 0 && errno != 0)
         rc = twin_error_system(err, "cannot list the folder %s of %s", *relative ? relative : ".",
                                w->root);
@@ -269,7 +269,7 @@ static int by_pointed_name(const void *a, const void *b)
 }
 
 /* Pointers to the subjects in the order of their names. malloc'ed; NULL: no memory. */
-static const struct twin_subject **sorted(const struct twin_subjects *s)
+static const struct twin_subject **sorted_subjects(const struct twin_subjects *s)
 {
     const struct twin_subject **list = tw_calloc(s->count + 1, sizeof *list);
     for (size_t i = 0; list && i < s->count; i++)
@@ -289,7 +289,7 @@ size_t twin_subjects_match(const struct twin_subjects *signed_ones,
                            void *user)
 {
     size_t visits = 0, i = 0, j = 0;
-    const struct twin_subject **a = sorted(signed_ones), **b = sorted(found);
+    const struct twin_subject **a = sorted_subjects(signed_ones), **b = sorted_subjects(found);
     by_name = by_name || signed_ones->count != 1 || found->count != 1;
     while (a && b && (i < signed_ones->count || j < found->count)) {
         int order = 0;

@@ -30,8 +30,8 @@ struct trusted_key {
     char *revoked;             /* the reason; NULL: is not */
 };
 
-/* need signatures of `count` keys. The last place of the array stays free: a key that add() refuses
- * is put there to be freed. */
+/* need signatures of `count` keys. The last place of the array stays free: a key that add_key()
+ * refuses is put there to be freed. */
 struct twin_trust {
     struct trusted_key key[KEYS_MAX];
     size_t count, need;
@@ -53,7 +53,7 @@ void twin_trust_free(struct twin_trust *t)
 }
 
 /* Appends a key; t takes over its name, key and dates, also on error. */
-static int add(struct twin_trust *t, const struct trusted_key *k, struct twin_error *err)
+static int add_key(struct twin_trust *t, const struct trusted_key *k, struct twin_error *err)
 {
     for (size_t i = 0; i < t->count; i++)
         if (strcmp(t->key[i].key->id, k->key->id) == 0) {
@@ -81,7 +81,7 @@ int twin_trust_keys(char *const *paths, size_t count, struct twin_trust **out,
             twin_key_close(k.key);
             rc = tw_no_memory(err, "for the trusted keys");
         }
-        rc = rc ? rc : add(t, &k, err);
+        rc = rc ? rc : add_key(t, &k, err);
     }
     if (rc != 0) {
         twin_trust_free(t);
@@ -129,7 +129,7 @@ int twin_trust_time(const char *text, int64_t *ns)
 }
 
 /* A policy is one table; a second one could only contradict it. */
-static int begin(void *user, size_t line, struct twin_error *err)
+static int begin_policy(void *user, size_t line, struct twin_error *err)
 {
     struct reading *r = user;
     return r->tables++ == 0
@@ -224,7 +224,7 @@ static int read_key(void *user, const char *key, const struct tw_toml_value *v, 
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: line %zu: %s: is never valid: from %s until %s",
                             r->path, line, key, k.from, k.until);
     if (rc == 0 && set_text(&k.name, key, err) == 0)
-        return add(r->t, &k, err);
+        return add_key(r->t, &k, err);
     twin_key_close(k.key);
     tw_free(k.from);
     tw_free(k.until);
@@ -241,7 +241,7 @@ int tw_trust_parse(char *text, size_t n, const char *path, struct twin_trust **o
     struct reading r = {tw_calloc(1, sizeof *r.t), path,
                         slash ? tw_strndup(path, (size_t)(slash - path) + 1) : tw_strdup("."), 0,
                         false};
-    const struct tw_toml_handler handler = {"trust", begin, read_key, &r};
+    const struct tw_toml_handler handler = {"trust", begin_policy, read_key, &r};
     int rc = r.t && r.folder ? 0 : tw_no_memory(err, "for the trusted keys");
     if (rc == 0 && strlen(text) != n)
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: a NUL byte in it: not TOML", path);
@@ -279,6 +279,7 @@ int twin_trust_read(const char *path, struct twin_trust **out, struct twin_error
 
 const char *twin_signature_state_name(enum twin_signature_state s)
 {
+    assert((unsigned)s <= TWIN_SIGNATURE_TWICE);
     static const char *const names[] = {"good",          "wrong",   "unknown-key", "expired",
                                         "not-yet-valid", "revoked", "twice"};
     return names[s];
@@ -294,8 +295,8 @@ static const struct trusted_key *by_id(const struct twin_trust *t, const char *k
 }
 
 /* The state and its sentence. format has exactly one %s. */
-static void say(struct twin_judged *j, enum twin_signature_state state, const char *format,
-                const char *value)
+static void say_state(struct twin_judged *j, enum twin_signature_state state, const char *format,
+                      const char *value)
 {
     j->state = state;
     snprintf(j->why, sizeof j->why, format, value);
@@ -315,13 +316,15 @@ static const struct trusted_key *maker(const struct twin_trust *t, const struct 
             const bool either = e->foreign || e->either_s;
             if (either || tw_key_signature_is_canonical(named->key, s->bytes, s->length))
                 return named;
-            say(j, TWIN_SIGNATURE_WRONG,
+            say_state(
+                j, TWIN_SIGNATURE_WRONG,
                 "of the two forms of this signature it is the other one%s: changed on its way, or "
                 "made by another tool (--foreign takes it)",
                 "");
             return NULL;
         }
-        say(j, TWIN_SIGNATURE_WRONG, "it does not fit the bytes: they, or it, were changed%s", "");
+        say_state(j, TWIN_SIGNATURE_WRONG, "it does not fit the bytes: they, or it, were changed%s",
+                  "");
         return NULL;
     }
     for (size_t i = 0; i < t->count; i++)
@@ -329,11 +332,12 @@ static const struct trusted_key *maker(const struct twin_trust *t, const struct 
             j->name = t->key[i].name;
             if (e->foreign)
                 return &t->key[i];
-            say(j, TWIN_SIGNATURE_WRONG,
-                "its key id was changed: the key that made it has the id %.64s", t->key[i].key->id);
+            say_state(j, TWIN_SIGNATURE_WRONG,
+                      "its key id was changed: the key that made it has the id %.64s",
+                      t->key[i].key->id);
             return NULL;
         }
-    say(j, TWIN_SIGNATURE_UNKNOWN, "%s", "no key that is trusted made it");
+    say_state(j, TWIN_SIGNATURE_UNKNOWN, "%s", "no key that is trusted made it");
     return NULL;
 }
 
@@ -352,15 +356,15 @@ static void judge_one(const struct twin_trust *t, const struct twin_envelope *e,
     assert(k - t->key < 64);
     const uint64_t bit = (uint64_t)1 << (k - t->key);
     if (k->revoked)
-        say(j, TWIN_SIGNATURE_REVOKED, "the key is revoked: %.120s", k->revoked);
+        say_state(j, TWIN_SIGNATURE_REVOKED, "the key is revoked: %.120s", k->revoked);
     else if (at_ns >= k->until_ns)
-        say(j, TWIN_SIGNATURE_EXPIRED, "the key is valid until %s", k->until);
+        say_state(j, TWIN_SIGNATURE_EXPIRED, "the key is valid until %s", k->until);
     else if (at_ns < k->from_ns)
-        say(j, TWIN_SIGNATURE_NOT_YET, "the key is valid from %s on", k->from);
+        say_state(j, TWIN_SIGNATURE_NOT_YET, "the key is valid from %s on", k->from);
     else if (*counted & bit)
-        say(j, TWIN_SIGNATURE_TWICE, "%s", "the same key's signature counts already");
+        say_state(j, TWIN_SIGNATURE_TWICE, "%s", "the same key's signature counts already");
     else {
-        say(j, TWIN_SIGNATURE_GOOD, "%s", "");
+        say_state(j, TWIN_SIGNATURE_GOOD, "%s", "");
         *counted |= bit;
     }
 }

@@ -11,6 +11,7 @@
 #include "json_load.h"
 #include "json_text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,7 @@ static json_t *digests_json(const struct twin_subject *s)
 static void add_change(void *list, enum twin_subject_change c,
                        const struct twin_subject *signed_one, const struct twin_subject *found)
 {
+    assert((c == TWIN_SUBJECT_ADDED) == !signed_one && (c == TWIN_SUBJECT_MISSING) == !found);
     static const char *const words[] = {"changed", "missing", "added"};
     const char *name = "";
     if (signed_one)
@@ -212,8 +214,8 @@ static int nothing_given(struct tw_verified *v)
 
 /* Holds the statement against the operands. A model is compared by its own rules, so what lies
  * there is collected only for the others. */
-static int compare(struct tw_verified *v, const struct tw_verified_question *q,
-                   struct twin_error *err)
+static int compare_operands(struct tw_verified *v, const struct tw_verified_question *q,
+                            struct twin_error *err)
 {
     const struct twin_statement *st = &v->statement;
     struct twin_subjects found = {0};
@@ -243,8 +245,8 @@ static bool is_bundle(const char *text, size_t n)
 }
 
 /* Reads the envelope, or the bundle around one. */
-static int parse(const struct tw_verified_question *q, bool *bundle, struct twin_envelope *out,
-                 struct twin_error *err)
+static int parse_envelope(const struct tw_verified_question *q, bool *bundle,
+                          struct twin_envelope *out, struct twin_error *err)
 {
     char *text;
     size_t n;
@@ -266,7 +268,7 @@ int tw_verified_envelope(const struct tw_verified_question *q, struct tw_verifie
 {
     struct twin_envelope *e = &out->envelope;
     *out = (struct tw_verified){.changes = json_array()};
-    int rc = parse(q, &out->bundle, e, err);
+    int rc = parse_envelope(q, &out->bundle, e, err);
     rc = rc ? rc : twin_trust_judge(q->trust, e, q->at_ns, &out->trust, err);
     if (rc == 0 && !out->trust.trusted) {
         verdict(out, TW_VERIFIED_FAILED, "%s is not to be trusted: %s", q->envelope,
@@ -274,7 +276,7 @@ int tw_verified_envelope(const struct tw_verified_question *q, struct tw_verifie
     } else if (rc == 0) {
         rc = twin_statement_parse(e, q->envelope, &out->statement, err);
         out->subjects = out->statement.subjects.count;
-        rc = rc ? rc : compare(out, q, err);
+        rc = rc ? rc : compare_operands(out, q, err);
     }
     if (rc != 0)
         tw_verified_free(out);

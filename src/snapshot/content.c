@@ -217,7 +217,7 @@ static int digest_values(struct twin_content *c, struct twin_error *err)
 }
 
 /* The lists of what was opened, and the digest of what is no tensor. */
-static int prepare(const char *path, struct twin_content *out, struct twin_error *err)
+static int prepare_content(const char *path, struct twin_content *out, struct twin_error *err)
 {
     out->count = twin_tensors_count(out->tensors);
     out->tensor = tw_calloc(out->count + 1, sizeof *out->tensor);
@@ -302,7 +302,7 @@ static int read_folder(const char *path, enum whole_wanted whole, struct twin_co
     /* .metadata lists the tensors: nobody needs the digests of the files */
     if (distributed && !is_wanted(whole, bytes_in(path))) {
         rc = twin_tensors_open_all(path, &out->tensors, err);
-        rc = rc ? rc : prepare(path, out, err);
+        rc = rc ? rc : prepare_content(path, out, err);
         rc = rc ? rc : digest_all(out, threads, err);
         out->file_bytes = bytes_in(path);
         return rc;
@@ -311,7 +311,7 @@ static int read_folder(const char *path, enum whole_wanted whole, struct twin_co
         return rc;
     rc = distributed ? twin_tensors_open_all(path, &out->tensors, err)
                      : open_files(path, &s, &out->tensors, err);
-    rc = rc ? rc : prepare(path, out, err);
+    rc = rc ? rc : prepare_content(path, out, err);
     rc = rc ? rc : digest_all(out, threads, err);
     memcpy(out->file, s.root, sizeof out->file);
     out->file_bytes = s.bytes;
@@ -364,7 +364,7 @@ static int read_any(const char *path, enum whole_wanted wanted, struct twin_cont
     } else {
         const bool whole = is_wanted(wanted, (uint64_t)st.st_size);
         rc = twin_tensors_open_all(path, &out->tensors, err);
-        rc = rc ? rc : prepare(path, out, err);
+        rc = rc ? rc : prepare_content(path, out, err);
         if (rc == 0)
             rc = whole ? digest_both(path, out, err) : digest_all(out, tw_processors(), err);
         if (!whole)
@@ -403,8 +403,8 @@ void twin_content_free(struct twin_content *c)
 /* How far two tensors lie apart: both exist, at i in a and at j in b, and their digests differ.
  * Numbers are given only where types and shapes are the same; elements are read in stretches of
  * CHUNK bytes. */
-static int measure(const struct twin_content *a, const struct twin_content *b, size_t i, size_t j,
-                   struct twin_content_difference *d, struct twin_error *err)
+static int measure_pair(const struct twin_content *a, const struct twin_content *b, size_t i,
+                        size_t j, struct twin_content_difference *d, struct twin_error *err)
 {
     const struct twin_tensors_entry *x = d->a, *y = d->b;
     d->values = x->dtype == y->dtype && x->ndim == y->ndim &&
@@ -464,7 +464,7 @@ long twin_content_compare(const struct twin_content *a, const struct twin_conten
         j += order >= 0;
         if (order == 0 && memcmp(x->digest, y->digest, sizeof x->digest) == 0)
             continue;
-        int rc = order == 0 ? measure(a, b, x->index, y->index, &d, err) : 0;
+        int rc = order == 0 ? measure_pair(a, b, x->index, y->index, &d, err) : 0;
         if (rc)
             return rc;
         visits++;

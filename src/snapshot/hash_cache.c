@@ -117,7 +117,7 @@ static char *cache_path(const char *folder)
 }
 
 /* What the file holds, indexed; returns where its whole records end. */
-static size_t load(struct tw_hash_cache *c)
+static size_t load_cache(struct tw_hash_cache *c)
 {
     tw_free(c->data);
     tw_free(c->slot);
@@ -134,7 +134,7 @@ static size_t load(struct tw_hash_cache *c)
 static void compact(struct tw_hash_cache *c)
 {
     struct tw_buf b = {.cap = (size_t)2 << 30};
-    if (load(c) == 0 || c->dead <= c->live + 1000)
+    if (load_cache(c) == 0 || c->dead <= c->live + 1000)
         return;
     tw_buf_append(&b, MAGIC, MAGIC_BYTES);
     for (size_t i = 0; i < c->slots; i++)
@@ -162,7 +162,7 @@ struct tw_hash_cache *tw_hash_cache_open(const char *folder)
         close(c->fd);
         c->fd = -1;
     }
-    size_t end = load(c);
+    size_t end = load_cache(c);
     if (!c->slot) {
         tw_hash_cache_close(c);
         return NULL;

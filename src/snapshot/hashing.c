@@ -200,7 +200,7 @@ static void free_lane(struct work *w, struct lane *l, const char *why)
 
 /* All of the file was read: its digest, unless it has changed meanwhile; then once more from the
  * beginning. */
-static void finish(struct work *w, struct lane *l)
+static void finish_file(struct work *w, struct lane *l)
 {
     struct stat st;
     const bool fine = l->item->kind == TW_HASH_SHA256
@@ -229,7 +229,7 @@ static void finish(struct work *w, struct lane *l)
 }
 
 /* Gives a free lane the next file that has to be read, if there is one. */
-static void take(struct work *w, struct lane *l)
+static void take_file(struct work *w, struct lane *l)
 {
     size_t i;
     while (!w->stop && (i = w->next++) < w->ordered) {
@@ -279,7 +279,7 @@ static void lane_fini(struct lane *l)
 }
 
 /* A thread. It ends when no file is left or somebody wants an end. */
-static void *work(void *arg)
+static void *hash_files(void *arg)
 {
     struct work *w = arg;
     struct lane lane[2];
@@ -289,7 +289,7 @@ static void *work(void *arg)
     while (ready && !w->stop) {
         for (int i = 0; i < 2; i++) {
             if (!lane[i].item && may_take(w, lane[1 - i].item != NULL))
-                take(w, &lane[i]);
+                take_file(w, &lane[i]);
             const char *why = lane[i].item ? read_chunk(w, &lane[i]) : NULL;
             if (why)
                 free_lane(w, &lane[i], why);
@@ -310,7 +310,7 @@ static void *work(void *arg)
             tw_sha256_add(&lane[1].sha, lane[1].chunk, m);
         for (int i = 0; i < 2; i++)
             if (lane[i].item && lane[i].end)
-                finish(w, &lane[i]);
+                finish_file(w, &lane[i]);
     }
     lane_fini(&lane[0]);
     lane_fini(&lane[1]);
@@ -340,7 +340,7 @@ static int larger_first(const void *x, const void *y)
 
 /* Waits on the caller's thread until all threads have ended. Ten times a second it writes the cache
  * and tells the progress, so that only this thread calls back. */
-static void watch(struct work *w, uint64_t all_bytes)
+static void watch_threads(struct work *w, uint64_t all_bytes)
 {
     pthread_mutex_lock(&w->lock);
     while (w->running) {
@@ -386,7 +386,7 @@ int tw_hash_files(struct tw_hash_work *given, struct twin_error *err)
         wanted = w.ordered ? (unsigned)w.ordered : 1;
     w.running = wanted;
     w.idle = wanted;
-    while (started < wanted && pthread_create(&thread[started], NULL, work, &w) == 0)
+    while (started < wanted && pthread_create(&thread[started], NULL, hash_files, &w) == 0)
         started++;
     pthread_mutex_lock(&w.lock);
     w.running -= wanted - started;
@@ -395,9 +395,9 @@ int tw_hash_files(struct tw_hash_work *given, struct twin_error *err)
     if (started == 0) {
         w.running = 1;
         w.idle = 1;
-        work(&w);
+        hash_files(&w);
     }
-    watch(&w, all);
+    watch_threads(&w, all);
     for (unsigned i = 0; i < started; i++)
         pthread_join(thread[i], NULL);
     pthread_mutex_destroy(&w.lock);

@@ -41,6 +41,7 @@ enum twin_layout twin_layout_of(const char *path, const char *head, size_t n)
 const char *twin_layout_name(enum twin_layout layout)
 {
     static const char *const names[] = {"none", "DVC", "Git LFS", "Hugging Face"};
+    _Static_assert(sizeof names / sizeof *names == TWIN_LAYOUT_HUGGINGFACE + 1, "a name for each");
     return (unsigned)layout < 4 ? names[layout] : "?";
 }
 
@@ -120,7 +121,7 @@ long twin_layout_verify(enum twin_layout layout, const char *target, const char 
 /* ---- Git LFS */
 
 /* Moves behind the word if the text begins with it. */
-static bool take(const char **p, const char *end, const char *word)
+static bool take_word(const char **p, const char *end, const char *word)
 {
     const size_t n = strlen(word);
     if ((size_t)(end - *p) < n || memcmp(*p, word, n) != 0)
@@ -135,20 +136,21 @@ bool tw_lfs_pointer_read(const char *text, size_t n, struct tw_lfs_pointer *out)
 {
     const char *p = text, *end = text + n;
     bool sha256 = false, size = false;
-    if (n > TW_LFS_POINTER_MAX || (!take(&p, end, "version https://git-lfs.github.com/spec/v1\n") &&
-                                   !take(&p, end, "version https://hawser.github.com/spec/v1\n")))
+    if (n > TW_LFS_POINTER_MAX ||
+        (!take_word(&p, end, "version https://git-lfs.github.com/spec/v1\n") &&
+         !take_word(&p, end, "version https://hawser.github.com/spec/v1\n")))
         return false;
     while (p < end) {
         const char *stop = memchr(p, '\n', (size_t)(end - p));
         if (!stop)
             return false;
-        if (take(&p, stop, "oid sha256:")) {
+        if (take_word(&p, stop, "oid sha256:")) {
             if (sha256 || stop - p != 64 || tw_hex_span(p) != 64)
                 return false;
             memcpy(out->sha256, p, 64);
             out->sha256[64] = '\0';
             sha256 = true;
-        } else if (take(&p, stop, "size ")) {
+        } else if (take_word(&p, stop, "size ")) {
             char digits[24] = "";
             if (size || stop - p >= 20 || stop == p)
                 return false;
@@ -156,7 +158,7 @@ bool tw_lfs_pointer_read(const char *text, size_t n, struct tw_lfs_pointer *out)
             size = tw_parse_u64(digits, INT64_MAX, &out->bytes) == 0;
             if (!size)
                 return false;
-        } else if (!take(&p, stop, "ext-")) {
+        } else if (!take_word(&p, stop, "ext-")) {
             return false;
         }
         p = stop + 1;

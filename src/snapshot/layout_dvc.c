@@ -4,7 +4,7 @@
  * behind it. So the list has to be made byte for byte as DVC makes it, and a folder that differs
  * shows which of its files does only where DVC's cache has the old list.
  *
- * Paths in .dvc files are foreign: resolve() keeps them in the repository.
+ * Paths in .dvc files are foreign: resolve_path() keeps them in the repository.
  */
 #include "layout_inside.h"
 
@@ -28,8 +28,9 @@ enum { MOST_BYTES = 64 << 20 };
 
 /* Tells of one item of deps or outs. Its hash counts only where it is an MD5; without a `hash` the
  * file is of DVC before 3, whose MD5 treats text in its own way. */
-static int one(json_t *v, const char *wdir, const char *name,
-               int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
+static int tell_item(json_t *v, const char *wdir, const char *name,
+                     int (*each)(void *, const struct tw_dvc_out *), void *user,
+                     struct twin_error *err)
 {
     const char *path = json_string_value(json_object_get(v, "path"));
     const char *md5 = json_string_value(json_object_get(v, "md5"));
@@ -43,15 +44,16 @@ static int one(json_t *v, const char *wdir, const char *name,
 }
 
 /* Tells of each item of a list, which may be missing. */
-static int list(json_t *o, const char *key, const char *wdir, const char *name,
-                int (*each)(void *, const struct tw_dvc_out *), void *user, struct twin_error *err)
+static int tell_list(json_t *o, const char *key, const char *wdir, const char *name,
+                     int (*each)(void *, const struct tw_dvc_out *), void *user,
+                     struct twin_error *err)
 {
     json_t *a = json_object_get(o, key);
     int rc = a && !json_is_array(a)
                  ? twin_error_set(err, TWIN_EFORMAT, "%s: expected a list in %s", name, key)
                  : 0;
     for (size_t i = 0; rc == 0 && i < json_array_size(a); i++)
-        rc = one(json_array_get(a, i), wdir, name, each, user, err);
+        rc = tell_item(json_array_get(a, i), wdir, name, each, user, err);
     return rc;
 }
 
@@ -73,12 +75,12 @@ int tw_dvc_read(const char *data, size_t n, const char *name, bool lock,
                  ? twin_error_set(err, TWIN_EFORMAT, "%s: expected outs, found none", name)
                  : 0;
         rc = rc ? rc
-                : list(o, "outs", json_string_value(json_object_get(o, "wdir")), name, each, user,
-                       err);
+                : tell_list(o, "outs", json_string_value(json_object_get(o, "wdir")), name, each,
+                            user, err);
     } else if (rc == 0) {
         json_object_foreach (stages, key, stage) {
-            rc = rc ? rc : list(stage, "deps", NULL, name, each, user, err);
-            rc = rc ? rc : list(stage, "outs", NULL, name, each, user, err);
+            rc = rc ? rc : tell_list(stage, "deps", NULL, name, each, user, err);
+            rc = rc ? rc : tell_list(stage, "outs", NULL, name, each, user, err);
         }
     }
     json_decref(o);
@@ -199,7 +201,7 @@ static bool without_links(const char *root, const char *path)
 }
 
 /* root/a/../b as root/b; NULL: it leaves the root, by its parts or by a link, or no memory. */
-static char *resolve(const struct dvc *d, const char *wdir, const char *path)
+static char *resolve_path(const struct dvc *d, const char *wdir, const char *path)
 {
     char *joined = tw_printf("%s/%s/%s", d->folder, wdir ? wdir : ".", path);
     char *out = joined ? tw_calloc(strlen(joined) + 2, 1) : NULL;
@@ -251,9 +253,9 @@ static json_t *cached_list(const struct dvc *d, const char *md5, bool text)
 }
 
 /* Tells of one thing: an output, or a file in one that is a folder. */
-static void tell(struct dvc *d, enum twin_layout_outcome outcome, const char *out, const char *path,
-                 const char *expected, const char *found, uint64_t files, uint64_t bytes,
-                 const char *why)
+static void tell_outcome(struct dvc *d, enum twin_layout_outcome outcome, const char *out,
+                         const char *path, const char *expected, const char *found, uint64_t files,
+                         uint64_t bytes, const char *why)
 {
     char *shown = path ? tw_printf("%s/%s", out, path) : tw_strdup(out);
     tw_look_tell(d->l, &(struct twin_layout_result){outcome, shown ? shown : "?", "md5", expected,
@@ -281,16 +283,17 @@ static void name_files(struct dvc *d, const struct tw_dvc_out *out, json_t *all,
         if (!relpath || !md5)
             continue;
         if (!is)
-            tell(d, TWIN_LAYOUT_MISSING, out->path, relpath, md5, NULL, 0, 0, NULL);
+            tell_outcome(d, TWIN_LAYOUT_MISSING, out->path, relpath, md5, NULL, 0, 0, NULL);
         else if (strcmp(is, md5) != 0)
-            tell(d, TWIN_LAYOUT_CHANGED, out->path, relpath, md5, is, 0, 0, NULL);
+            tell_outcome(d, TWIN_LAYOUT_CHANGED, out->path, relpath, md5, is, 0, 0, NULL);
         if (is)
             json_object_set_new(seen, relpath, json_null());
     }
     const char *path;
     json_object_foreach (seen, path, v)
         if (json_is_string(v))
-            tell(d, TWIN_LAYOUT_ADDED, out->path, path, NULL, json_string_value(v), 0, 0, NULL);
+            tell_outcome(d, TWIN_LAYOUT_ADDED, out->path, path, NULL, json_string_value(v), 0, 0,
+                         NULL);
     json_decref(seen);
 }
 
@@ -336,11 +339,12 @@ static int look_at_folder(struct dvc *d, const struct tw_dvc_out *out, const cha
         if (all)
             name_files(d, out, all, item, list.count);
         else
-            tell(d, strcmp(hex, out->md5) == 0 ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED, out->path,
-                 NULL, out->md5, hex, files, bytes,
-                 strcmp(hex, out->md5) == 0
-                     ? NULL
-                     : "which of its files is in DVC's cache only, and that has no list of them");
+            tell_outcome(
+                d, strcmp(hex, out->md5) == 0 ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED, out->path,
+                NULL, out->md5, hex, files, bytes,
+                strcmp(hex, out->md5) == 0
+                    ? NULL
+                    : "which of its files is in DVC's cache only, and that has no list of them");
         json_decref(all);
     }
     for (size_t i = 0; i < list.count && item; i++)
@@ -365,8 +369,8 @@ static int look_at_file(struct dvc *d, const struct tw_dvc_out *out, const char 
                  : tw_no_memory(d->l->err, "looking at data of DVC");
     if (rc == 0) {
         tw_hex(item.digest, 16, hex);
-        tell(d, strcmp(hex, out->md5) == 0 ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED, out->path,
-             NULL, out->md5, hex, 1, item.state.bytes, NULL);
+        tell_outcome(d, strcmp(hex, out->md5) == 0 ? TWIN_LAYOUT_SAME : TWIN_LAYOUT_CHANGED,
+                     out->path, NULL, out->md5, hex, 1, item.state.bytes, NULL);
     }
     tw_free(item.why);
     tw_free(dir);
@@ -379,20 +383,20 @@ static int look_at(void *user, const struct tw_dvc_out *out)
     struct dvc *d = user;
     struct stat st;
     const bool folder = out->md5 && tw_ends(out->md5, ".dir");
-    char *full = resolve(d, out->wdir, out->path);
+    char *full = resolve_path(d, out->wdir, out->path);
     int rc = 0;
     if (!full)
-        tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, out->md5, NULL, 0, 0,
-             "outside of the repository, or behind a link: not read");
+        tell_outcome(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, out->md5, NULL, 0, 0,
+                     "outside of the repository, or behind a link: not read");
     else if (!out->md5 || tw_hex_span(out->md5) != 32 || strlen(out->md5) != (folder ? 36u : 32u))
-        tell(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, NULL, NULL, 0, 0,
-             "it has no MD5 here: DVC checks it by another digest");
+        tell_outcome(d, TWIN_LAYOUT_UNKNOWN, out->path, NULL, NULL, NULL, 0, 0,
+                     "it has no MD5 here: DVC checks it by another digest");
     else if (stat(full, &st) != 0)
-        tell(d, TWIN_LAYOUT_MISSING, out->path, NULL, out->md5, NULL, 0, 0,
-             errno == ENOENT ? NULL : strerror(errno));
+        tell_outcome(d, TWIN_LAYOUT_MISSING, out->path, NULL, out->md5, NULL, 0, 0,
+                     errno == ENOENT ? NULL : strerror(errno));
     else if (S_ISDIR(st.st_mode) != folder || (!folder && !S_ISREG(st.st_mode)))
-        tell(d, TWIN_LAYOUT_CHANGED, out->path, NULL, out->md5, NULL, 0, 0,
-             folder ? "no longer a folder" : "no longer a file");
+        tell_outcome(d, TWIN_LAYOUT_CHANGED, out->path, NULL, out->md5, NULL, 0, 0,
+                     folder ? "no longer a folder" : "no longer a file");
     else
         rc = folder ? look_at_folder(d, out, full) : look_at_file(d, out, full, &st);
     tw_free(full);

@@ -14,8 +14,8 @@
 enum { SHOWN_TROUBLES = 20 };
 
 /* Shows how far the reading is. Non-zero: the person wants an end. */
-static int progress(void *user, uint64_t files, uint64_t all_files, uint64_t bytes,
-                    uint64_t all_bytes)
+static int show_progress(void *user, uint64_t files, uint64_t all_files, uint64_t bytes,
+                         uint64_t all_bytes)
 {
     const struct tw_looking *l = user;
     char line[200], done[16], of[16], n[32], all[32], left[24], bar[21];
@@ -35,7 +35,7 @@ static int progress(void *user, uint64_t files, uint64_t all_files, uint64_t byt
 }
 
 /* Says the first things that cannot be read. */
-static void trouble(void *user, const char *path, const char *why)
+static void say_trouble(void *user, const char *path, const char *why)
 {
     struct tw_looking *l = user;
     char *safe = tw_printable(path, strlen(path));
@@ -48,7 +48,8 @@ struct twin_snapshot_options tw_looking_options(struct tw_looking *l, const stru
                                                 const char *what)
 {
     *l = (struct tw_looking){.front = front, .what = what, .began_ns = tw_monotonic_ns()};
-    return (struct twin_snapshot_options){.progress = progress, .trouble = trouble, .user = l};
+    return (struct twin_snapshot_options){
+        .progress = show_progress, .trouble = say_trouble, .user = l};
 }
 
 /* An interruption is the person's own doing and needs no explanation. */

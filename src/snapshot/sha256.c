@@ -163,7 +163,7 @@ bool tw_sha256_begin(struct tw_sha256 *s)
 }
 
 /* Fills up the block that was begun. Returns how much of the data that took. */
-static size_t fill(struct tw_sha256 *s, const unsigned char *p, size_t n)
+static size_t fill_block(struct tw_sha256 *s, const unsigned char *p, size_t n)
 {
     const size_t held = s->bytes % 64;
     size_t take = 0;
@@ -178,7 +178,7 @@ static size_t fill(struct tw_sha256 *s, const unsigned char *p, size_t n)
 }
 
 /* Keeps less than a block for later. */
-static void keep(struct tw_sha256 *s, const unsigned char *p, size_t n)
+static void keep_rest(struct tw_sha256 *s, const unsigned char *p, size_t n)
 {
     if (n)
         memcpy(s->block, p, n);
@@ -192,12 +192,12 @@ void tw_sha256_add(struct tw_sha256 *s, const void *data, size_t n)
         s->failed |= s->failed || EVP_DigestUpdate(s->other, data, n) != 1;
         return;
     }
-    const size_t taken = fill(s, p, n);
+    const size_t taken = fill_block(s, p, n);
     p += taken;
     n -= taken;
     blocks_one(s->state, p, n / 64);
     s->bytes += n / 64 * 64;
-    keep(s, p + n / 64 * 64, n % 64);
+    keep_rest(s, p + n / 64 * 64, n % 64);
 }
 
 /* Whole blocks that both have are done together, the rest each for itself. */
@@ -206,7 +206,7 @@ void tw_sha256_add_two(struct tw_sha256 *a, const void *pv, size_t n, struct tw_
 {
     const unsigned char *p = pv, *q = qv;
     if (!a->other && !b->other && !a->failed && !b->failed) {
-        const size_t i = fill(a, p, n), j = fill(b, q, m);
+        const size_t i = fill_block(a, p, n), j = fill_block(b, q, m);
         p += i, n -= i;
         q += j, m -= j;
         const size_t both = (n < m ? n : m) / 64;

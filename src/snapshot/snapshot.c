@@ -5,6 +5,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ struct sum {
     bool failed;
 };
 
-static void put(struct sum *s, const void *data, size_t n)
+static void put_bytes(struct sum *s, const void *data, size_t n)
 {
     s->failed |= s->failed || EVP_DigestUpdate(s->ctx, data, n) != 1;
 }
@@ -31,8 +32,8 @@ static void put(struct sum *s, const void *data, size_t n)
 static void put_text(struct sum *s, const char *text)
 {
     const uint64_t n = strlen(text);
-    put(s, &n, sizeof n);
-    put(s, text, n);
+    put_bytes(s, &n, sizeof n);
+    put_bytes(s, text, n);
 }
 
 /* The letter that stands for an entry's kind in the sum of all. */
@@ -49,15 +50,15 @@ int tw_snapshot_seal(struct twin_snapshot *s, struct twin_error *err)
     struct sum sum = {.ctx = EVP_MD_CTX_new()};
     unsigned char digest[32];
     sum.failed = !sum.ctx || EVP_DigestInit_ex(sum.ctx, EVP_sha256(), NULL) != 1;
-    put(&sum, "twinrun.snapshot/1", sizeof "twinrun.snapshot/1");
+    put_bytes(&sum, "twinrun.snapshot/1", sizeof "twinrun.snapshot/1");
     s->files = s->links = s->folders = s->bytes = 0;
     for (size_t i = 0; i < s->count; i++) {
         const struct twin_snapshot_entry *e = &s->entry[i];
-        put(&sum, kind_letter(e->kind), 1);
+        put_bytes(&sum, kind_letter(e->kind), 1);
         put_text(&sum, e->path);
         if (e->kind == TWIN_SNAPSHOT_FILE) {
-            put(&sum, &e->bytes, sizeof e->bytes);
-            put(&sum, e->sha256, sizeof e->sha256);
+            put_bytes(&sum, &e->bytes, sizeof e->bytes);
+            put_bytes(&sum, e->sha256, sizeof e->sha256);
         } else if (e->kind == TWIN_SNAPSHOT_LINK) {
             put_text(&sum, e->target);
         }
@@ -160,8 +161,9 @@ static int digest_files(const char *dir, const struct twin_snapshot_options *o,
 
 /* The way of a snapshot: list, digest, seal. like: the snapshot that this one will be compared
  * with; then sizes that differ need no reading, and ids of other tools are not looked for. */
-static int take(const char *dir, const struct twin_snapshot_options *o,
-                const struct twin_snapshot *like, struct twin_snapshot *out, struct twin_error *err)
+static int take_snapshot(const char *dir, const struct twin_snapshot_options *o,
+                         const struct twin_snapshot *like, struct twin_snapshot *out,
+                         struct twin_error *err)
 {
     struct tw_listing l = {0};
     *out = (struct twin_snapshot){.follow = o->follow};
@@ -192,7 +194,7 @@ static int take(const char *dir, const struct twin_snapshot_options *o,
 int twin_snapshot_take(const char *dir, const struct twin_snapshot_options *o,
                        struct twin_snapshot *out, struct twin_error *err)
 {
-    return take(dir, o, NULL, out, err);
+    return take_snapshot(dir, o, NULL, out, err);
 }
 
 int twin_snapshot_take_again(const struct twin_snapshot *was, const char *dir,
@@ -202,7 +204,7 @@ int twin_snapshot_take_again(const struct twin_snapshot *was, const char *dir,
     struct twin_snapshot_options as_then = *o;
     as_then.exclude = was->exclude;
     as_then.follow = was->follow;
-    return take(dir, &as_then, was, out, err);
+    return take_snapshot(dir, &as_then, was, out, err);
 }
 
 int tw_snapshot_add_id(struct twin_snapshot *s, const char *scheme, const char *value,
@@ -278,6 +280,7 @@ static bool has_below(const struct twin_snapshot *s, const char *folder)
 /* Which path comes first; NULL, a list's end, comes last. */
 static int order_of(const struct twin_snapshot_entry *a, const struct twin_snapshot_entry *b)
 {
+    assert(a || b);
     if (!a)
         return 1;
     return b ? strcmp(a->path, b->path) : -1;

@@ -122,7 +122,7 @@ struct reader {
 };
 
 /* Says with file and line what was expected and what stands there, 60 bytes of it. TWIN_EFORMAT. */
-static int bad(struct reader *r, const char *expected, const char *found, size_t n)
+static int bad_line(struct reader *r, const char *expected, const char *found, size_t n)
 {
     char *shown = tw_printable(found, n < 60 ? n : 60);
     const char *more = n > 60 ? "..." : "";
@@ -174,19 +174,19 @@ static char *unescaped(struct reader *r, const char *p, size_t n)
 
 /* Adds an entry with its path, which must come behind the one before: a list that is sorted and has
  * nothing twice is what comparing rests on. Takes over r->target. */
-static int add(struct reader *r, enum twin_snapshot_kind kind, const char *text, size_t n)
+static int add_entry(struct reader *r, enum twin_snapshot_kind kind, const char *text, size_t n)
 {
     struct twin_snapshot *s = r->s;
     char *path = unescaped(r, text, n);
     if (!path)
-        return r->err->code
-                   ? r->err->code
-                   : bad(r, "a path (with \\n, \\r and \\\\ for what they stand for)", text, n);
+        return r->err->code ? r->err->code
+                            : bad_line(r, "a path (with \\n, \\r and \\\\ for what they stand for)",
+                                       text, n);
     int rc = 0;
     if (tw_path_fault(path, strlen(path), TW_PATH_ANY_NAME | TW_PATH_GIT))
-        rc = bad(r, "a path below the folder, without . and ..", text, n);
+        rc = bad_line(r, "a path below the folder, without . and ..", text, n);
     else if (s->count && strcmp(s->entry[s->count - 1].path, path) >= 0)
-        rc = bad(r, "paths in the order of their bytes, each once", text, n);
+        rc = bad_line(r, "paths in the order of their bytes, each once", text, n);
     else if (s->count >= TW_SNAPSHOT_MOST)
         rc = twin_error_set(r->err, TWIN_ELIMIT, "%s: more than %d files", r->name,
                             TW_SNAPSHOT_MOST);
@@ -223,11 +223,11 @@ static int file_line(struct reader *r, const char *line, size_t n)
         m = 1;
     }
     if (!fine || escaped != (memchr(name, '\\', m) != NULL))
-        return bad(r,
-                   r->is_file ? "SHA-256 in 64 small hex digits, two spaces, a path"
-                              : "#file MODE BYTES before each SHA-256",
-                   line, n);
-    int rc = add(r, TWIN_SNAPSHOT_FILE, name, m);
+        return bad_line(r,
+                        r->is_file ? "SHA-256 in 64 small hex digits, two spaces, a path"
+                                   : "#file MODE BYTES before each SHA-256",
+                        line, n);
+    int rc = add_entry(r, TWIN_SNAPSHOT_FILE, name, m);
     if (rc == 0) {
         struct twin_snapshot_entry *e = &r->s->entry[r->s->count - 1];
         e->mode = r->mode;
@@ -239,8 +239,8 @@ static int file_line(struct reader *r, const char *line, size_t n)
 }
 
 /* A number of that base, ended by `end`, or by the line's end when `end` is 0. */
-static bool number(const char **p, const char *stop, unsigned base, uint64_t most, char end,
-                   uint64_t *out)
+static bool read_number(const char **p, const char *stop, unsigned base, uint64_t most, char end,
+                        uint64_t *out)
 {
     const char *from = *p;
     uint64_t v = 0;
@@ -266,9 +266,9 @@ static int entry_line(struct reader *r, const char *line, size_t n)
     if (r->is_file || line[0] != '#')
         return file_line(r, line, n);
     if (starts(line, n, "#file ")) {
-        if (!number(&p, stop, 8, 07777, ' ', &mode) ||
-            !number(&p, stop, 10, INT64_MAX, '\0', &r->bytes))
-            return bad(r, "#file MODE BYTES", line, n);
+        if (!read_number(&p, stop, 8, 07777, ' ', &mode) ||
+            !read_number(&p, stop, 10, INT64_MAX, '\0', &r->bytes))
+            return bad_line(r, "#file MODE BYTES", line, n);
         r->mode = (uint32_t)mode;
         r->is_file = true;
         return 0;
@@ -277,13 +277,13 @@ static int entry_line(struct reader *r, const char *line, size_t n)
         r->target = unescaped(r, line + 4, n - 4);
         if (r->target)
             return 0;
-        return r->err->code ? r->err->code : bad(r, "where a link leads to", line, n);
+        return r->err->code ? r->err->code : bad_line(r, "where a link leads to", line, n);
     }
     if (starts(line, n, "#link ") && r->target)
-        return add(r, TWIN_SNAPSHOT_LINK, line + 6, n - 6);
+        return add_entry(r, TWIN_SNAPSHOT_LINK, line + 6, n - 6);
     if (starts(line, n, "#folder ") && !r->target)
-        return add(r, TWIN_SNAPSHOT_FOLDER, line + 8, n - 8);
-    return bad(r, "#file, #folder, or #to before #link", line, n);
+        return add_entry(r, TWIN_SNAPSHOT_FOLDER, line + 8, n - 8);
+    return bad_line(r, "#file, #folder, or #to before #link", line, n);
 }
 
 /* "SCHEME VALUE PATH"; the path may be empty and may have blanks. */
@@ -296,7 +296,7 @@ static int id_line(struct reader *r, const char *line, size_t n)
         return r->err->code;
     int rc = 0;
     if (!path || r->s->id_count >= 100000) {
-        rc = bad(r, "# id SCHEME VALUE PATH (at most 100,000)", line, n);
+        rc = bad_line(r, "# id SCHEME VALUE PATH (at most 100,000)", line, n);
     } else {
         *value = *path = '\0';
         if (tw_snapshot_add_id(r->s, text, value + 1, path + 1) != 0)
@@ -310,13 +310,13 @@ static int exclude_line(struct reader *r, const char *line, size_t n)
 {
     struct twin_snapshot *s = r->s;
     if (s->exclude_count >= 1000)
-        return bad(r, "at most 1,000 patterns", line, n);
+        return bad_line(r, "at most 1,000 patterns", line, n);
     char *pattern = unescaped(r, line, n);
     char **list = pattern ? tw_reallocarray(s->exclude, s->exclude_count + 2, sizeof *list) : NULL;
     if (!list) {
         tw_free(pattern);
         return r->err->code || pattern ? tw_no_memory(r->err, "reading %s", r->name)
-                                       : bad(r, "a pattern", line, n);
+                                       : bad_line(r, "a pattern", line, n);
     }
     s->exclude = list;
     list[s->exclude_count++] = pattern;
@@ -325,7 +325,7 @@ static int exclude_line(struct reader *r, const char *line, size_t n)
 }
 
 /* The next line, without its end. False: there is none. */
-static bool next(struct reader *r, const char **line, size_t *n)
+static bool next_line(struct reader *r, const char **line, size_t *n)
 {
     if (r->at == r->end)
         return false;
@@ -338,31 +338,32 @@ static bool next(struct reader *r, const char **line, size_t *n)
 }
 
 /* "# root sha256:HEX" and what it holds; to be compared with the entries at the end. */
-static int head(struct reader *r, char root[65], uint64_t holds[4])
+static int read_head(struct reader *r, char root[65], uint64_t holds[4])
 {
     static const char *const words[] = {" files, ", " links, ", " folders, ", " bytes"};
     const char *line = "";
     size_t n = 0;
-    if (!next(r, &line, &n) || !starts(line, n, FIRST_LINE))
-        return bad(r, "\"" FIRST_LINE "1\" (is this a snapshot's manifest?)", line, n);
+    if (!next_line(r, &line, &n) || !starts(line, n, FIRST_LINE))
+        return bad_line(r, "\"" FIRST_LINE "1\" (is this a snapshot's manifest?)", line, n);
     if (n != strlen(FIRST_LINE "1") || line[n - 1] != '1')
         return twin_error_set(r->err, TWIN_EVERSION,
                               "%s: a manifest of another version than 1: a newer twinrun reads it",
                               r->name);
-    bool fine = next(r, &line, &n) && n == strlen("# root sha256:") + 64 &&
+    bool fine = next_line(r, &line, &n) && n == strlen("# root sha256:") + 64 &&
                 starts(line, n, "# root sha256:");
     if (!fine)
-        return bad(r, "# root sha256: and 64 hex digits", line, n);
+        return bad_line(r, "# root sha256: and 64 hex digits", line, n);
     memcpy(root, line + n - 64, 64);
     root[64] = '\0';
-    fine = next(r, &line, &n) && starts(line, n, "# holds ");
+    fine = next_line(r, &line, &n) && starts(line, n, "# holds ");
     const char *p = line + 8, *stop = line + n;
     for (int i = 0; i < 4 && fine; i++) {
-        fine = number(&p, stop, 10, INT64_MAX, ' ', &holds[i]) &&
+        fine = read_number(&p, stop, 10, INT64_MAX, ' ', &holds[i]) &&
                starts(p - 1, (size_t)(stop - p) + 1, words[i]);
         p += fine ? strlen(words[i]) - 1 : 0;
     }
-    return fine && p == stop ? 0 : bad(r, "# holds N files, N links, N folders, N bytes", line, n);
+    return fine && p == stop ? 0
+                             : bad_line(r, "# holds N files, N links, N folders, N bytes", line, n);
 }
 
 /* Takes the last line off, which is the digest of those above it. */
@@ -389,7 +390,7 @@ static int tail(struct reader *r)
 
 /* Head, tail, and then what is between them. Entries end the head: what belongs there is refused
  * behind the first of them. */
-static int parse(struct reader *r)
+static int parse_manifest(struct reader *r)
 {
     char root[65];
     uint64_t holds[4] = {0};
@@ -397,12 +398,12 @@ static int parse(struct reader *r)
     size_t n;
     bool entries = false;
     const char *from = r->at;
-    int rc = head(r, root, holds);
+    int rc = read_head(r, root, holds);
     const char *below = r->at;
     r->at = from;
     rc = rc ? rc : tail(r);
     r->at = below;
-    while (rc == 0 && next(r, &line, &n)) {
+    while (rc == 0 && next_line(r, &line, &n)) {
         if (!entries && starts(line, n, "# exclude "))
             rc = exclude_line(r, line + 10, n - 10);
         else if (!entries && starts(line, n, "# id "))
@@ -439,7 +440,7 @@ int twin_snapshot_parse(const char *data, size_t bytes, const char *name, struct
     struct reader r = {
         .name = name, .at = data, .end = data + bytes, .s = out, .err = err ? err : &own};
     *out = (struct twin_snapshot){0};
-    int rc = parse(&r);
+    int rc = parse_manifest(&r);
     tw_free(r.target);
     if (rc)
         twin_snapshot_free(out);

@@ -12,6 +12,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,34 +56,36 @@ void tw_listing_trouble(struct tw_listing *l, const struct twin_snapshot_options
         o->trouble(o->user, path, why);
 }
 
-static void trouble(struct walk *w, const char *path, const char *why)
+static void tell_trouble(struct walk *w, const char *path, const char *why)
 {
     tw_listing_trouble(w->l, w->o, path, why);
 }
 
 /* Does a pattern leave this out? A pattern with '/' at its end is for folders; with another '/' it
- * is about the whole path, else about the last part. */
-static bool is_excluded(const struct walk *w, const char *path, bool folder)
+ * is about the whole path, else about the last part. 0 with the answer in *excluded, or
+ * TWIN_ENOMEM: a thing must not come in because there was no memory to look at a pattern. */
+static int look_for_exclusion(const struct walk *w, const char *path, bool folder, bool *excluded)
 {
     const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
-    for (size_t i = 0; w->exclude && w->exclude[i]; i++) {
+    *excluded = false;
+    for (size_t i = 0; w->exclude && w->exclude[i] && !*excluded; i++) {
         const char *p = w->exclude[i];
         const size_t n = strlen(p);
         const bool only_folders = n > 1 && p[n - 1] == '/';
         char *pattern = tw_strndup(p, n - only_folders);
-        const bool hit = pattern && (!only_folders || folder) &&
-                         tw_glob(pattern, strchr(pattern, '/') ? path : last);
+        if (!pattern)
+            return tw_no_memory(w->err, "for the list of files");
+        *excluded = (!only_folders || folder) &&
+                    tw_glob(pattern, strchr(pattern, '/') ? path : last);
         tw_free(pattern);
-        if (hit)
-            return true;
     }
-    return false;
+    return 0;
 }
 
 /* Appends an entry with its state. Takes path and target over; a NULL path is out of memory. 0 or
  * an error. */
-static int add(struct walk *w, enum twin_snapshot_kind kind, char *path, char *target,
-               const struct stat *st)
+static int add_entry(struct walk *w, enum twin_snapshot_kind kind, char *path, char *target,
+                     const struct stat *st)
 {
     struct tw_listing *l = w->l;
     if (l->count == l->room) {
@@ -118,8 +121,9 @@ fail:
 }
 
 /* Has a folder listed later. Takes path over. 0, TWIN_ENOMEM or TWIN_ELIMIT. */
-static int queue(struct walk *w, char *path, size_t parent, const struct stat *st)
+static int queue_folder(struct walk *w, char *path, size_t parent, const struct stat *st)
 {
+    assert(parent < w->folders || w->folders == 0);
     if (w->folders == w->room) {
         const size_t room = w->room ? w->room * 2 : 64;
         void *f = tw_reallocarray(w->folder, room, sizeof *w->folder);
@@ -168,7 +172,7 @@ static int leads(struct walk *w, const char *path, size_t parent, const struct s
 }
 
 /* Why a thing has no digest, by its kind. */
-static const char *special(mode_t mode)
+static const char *special_kind(mode_t mode)
 {
     if (S_ISFIFO(mode))
         return "a named pipe: nothing to digest; --exclude leaves it out";
@@ -184,30 +188,31 @@ static int take_link(struct walk *w, char *path, size_t parent, const struct sta
     struct stat st;
     char *target = read_link(w, path);
     if (!target) {
-        trouble(w, path, strerror(errno));
+        tell_trouble(w, path, strerror(errno));
         tw_free(path);
         return 0;
     }
     if (fstatat(w->root, path, &st, 0) != 0) {
         if (errno == ENOENT || errno == ELOOP)
-            return add(w, TWIN_SNAPSHOT_LINK, path, target, link);
-        trouble(w, path, strerror(errno));
+            return add_entry(w, TWIN_SNAPSHOT_LINK, path, target, link);
+        tell_trouble(w, path, strerror(errno));
     } else if (S_ISREG(st.st_mode)) {
-        return add(w, TWIN_SNAPSHOT_FILE, path, target, &st);
+        return add_entry(w, TWIN_SNAPSHOT_FILE, path, target, &st);
     } else if (S_ISDIR(st.st_mode)) {
         const int where = leads(w, path, parent, &st);
         if (where == INSIDE)
-            return add(w, TWIN_SNAPSHOT_LINK, path, target, link);
+            return add_entry(w, TWIN_SNAPSHOT_LINK, path, target, link);
         if (where == ELSEWHERE && w->o->follow) {
             tw_free(target);
-            return queue(w, path, parent, &st);
+            return queue_folder(w, path, parent, &st);
         }
-        trouble(w, path,
-                where == AROUND ? "leads to a folder that holds it: a loop; --exclude leaves it out"
-                                : "leads to a folder elsewhere: --follow reads what is there, "
-                                  "--exclude leaves it out");
+        tell_trouble(w, path,
+                     where == AROUND
+                         ? "leads to a folder that holds it: a loop; --exclude leaves it out"
+                         : "leads to a folder elsewhere: --follow reads what is there, "
+                           "--exclude leaves it out");
     } else {
-        trouble(w, path, special(st.st_mode));
+        tell_trouble(w, path, special_kind(st.st_mode));
     }
     tw_free(path);
     tw_free(target);
@@ -216,32 +221,36 @@ static int take_link(struct walk *w, char *path, size_t parent, const struct sta
 
 /* One name in a folder. *counts: something of it is in the snapshot, so that the folder is not
  * empty. */
-static int take(struct walk *w, size_t in, const char *name, bool *counts)
+static int take_name(struct walk *w, size_t in, const char *name, bool *counts)
 {
+    assert(in < w->folders);
     struct stat st;
     char *path = w->folder[in].path[0] ? tw_printf("%s/%s", w->folder[in].path, name)
                                        : tw_strdup(name);
     if (!path)
         return tw_no_memory(w->err, "for the list of files");
     if (fstatat(w->root, path, &st, AT_SYMLINK_NOFOLLOW) != 0) {
-        trouble(w, path, errno == ENOENT ? "went away while the folder was read" : strerror(errno));
+        tell_trouble(w, path,
+                     errno == ENOENT ? "went away while the folder was read" : strerror(errno));
         tw_free(path);
         return 0;
     }
     const bool is_not_this = w->has_not_this && S_ISREG(st.st_mode) &&
                              st.st_dev == w->not_this.device && st.st_ino == w->not_this.inode;
-    if (is_not_this || is_excluded(w, path, S_ISDIR(st.st_mode))) {
+    bool excluded = is_not_this;
+    int rc = excluded ? 0 : look_for_exclusion(w, path, S_ISDIR(st.st_mode), &excluded);
+    if (rc != 0 || excluded) {
         tw_free(path);
-        return 0;
+        return rc;
     }
     *counts = true;
     if (S_ISREG(st.st_mode))
-        return add(w, TWIN_SNAPSHOT_FILE, path, NULL, &st);
+        return add_entry(w, TWIN_SNAPSHOT_FILE, path, NULL, &st);
     if (S_ISDIR(st.st_mode))
-        return queue(w, path, in, &st);
+        return queue_folder(w, path, in, &st);
     if (S_ISLNK(st.st_mode))
         return take_link(w, path, in, &st);
-    trouble(w, path, special(st.st_mode));
+    tell_trouble(w, path, special_kind(st.st_mode));
     tw_free(path);
     return 0;
 }
@@ -256,7 +265,7 @@ static int list_folder(struct walk *w, size_t i)
     struct stat st;
     bool counts = false;
     if (!d) {
-        trouble(w, shown, strerror(errno));
+        tell_trouble(w, shown, strerror(errno));
         if (fd >= 0)
             close(fd);
         return 0;
@@ -264,11 +273,11 @@ static int list_folder(struct walk *w, size_t i)
     errno = 0;
     for (struct dirent *e; rc == 0 && (e = readdir(d)); errno = 0)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            rc = take(w, i, e->d_name, &counts);
+            rc = take_name(w, i, e->d_name, &counts);
     if (rc == 0 && errno != 0)
-        trouble(w, shown, strerror(errno));
+        tell_trouble(w, shown, strerror(errno));
     if (rc == 0 && !counts && i > 0 && fstat(fd, &st) == 0)
-        rc = add(w, TWIN_SNAPSHOT_FOLDER, tw_strdup(w->folder[i].path), NULL, &st);
+        rc = add_entry(w, TWIN_SNAPSHOT_FOLDER, tw_strdup(w->folder[i].path), NULL, &st);
     closedir(d);
     return rc;
 }
@@ -285,7 +294,7 @@ static int by_path(const void *x, const void *y)
 }
 
 /* Entries by path as bytes. The walk found them in another order. */
-static int sort(struct walk *w)
+static int sort_entries(struct walk *w)
 {
     struct tw_listing *l = w->l;
     struct both *b = tw_reallocarray(NULL, l->count + 1, sizeof *b);
@@ -315,7 +324,7 @@ int tw_listing_take(const char *dir, const struct twin_snapshot_options *o, char
     if (w.root < 0 || fstat(w.root, &st) != 0) {
         rc = twin_error_system(w.err, "the folder %s cannot be read", dir);
     } else {
-        rc = queue(&w, tw_strdup(""), 0, &st);
+        rc = queue_folder(&w, tw_strdup(""), 0, &st);
         if (rc == 0 && !w.folder[0].path)
             rc = tw_no_memory(w.err, "for the list of files");
     }
@@ -325,7 +334,7 @@ int tw_listing_take(const char *dir, const struct twin_snapshot_options *o, char
     }
     for (size_t i = 0; i < w.folders && rc == 0; i++)
         rc = list_folder(&w, i);
-    rc = rc ? rc : sort(&w);
+    rc = rc ? rc : sort_entries(&w);
     for (size_t i = 0; i < w.folders; i++)
         tw_free(w.folder[i].path);
     tw_free(w.folder);

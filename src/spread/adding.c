@@ -11,6 +11,7 @@
 
 #include "src/fingerprint/convert.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 #include <twin/random.h>
@@ -238,6 +239,7 @@ int tw_rounded(const struct twin_acc *sum, enum twin_dtype dtype, double *out,
  * default rounding mode. */
 static double round_digits(double x, int digits, int least, int most)
 {
+    assert(digits > 0 && digits < 53);
     int e;
     if (!isfinite(x) || x == 0)
         return x;

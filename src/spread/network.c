@@ -12,6 +12,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ struct draws {
  * - 1) / (m + 1)) by its series. */
 static double log_of(double x)
 {
+    assert(x > 0 && x <= 1);
     static const double series[] = {1. / 19, 1. / 17, 1. / 15, 1. / 13, 1. / 11,
                                     1. / 9,  1. / 7,  1. / 5,  1. / 3,  1};
     int e;
@@ -51,7 +53,7 @@ static double log_of(double x)
 }
 
 /* How late a message is, in seconds. An exponential draw is -ln u. */
-static double late(struct draws *d)
+static double draw_lateness(struct draws *d)
 {
     if (d->net->jitter == TWIN_JITTER_NONE)
         return 0;
@@ -74,8 +76,8 @@ static double largest(const double *t, uint32_t n)
 /* 2 (P - 1) steps, first of the reduce-scatter and then of the all-gather; in each a rank waits for
  * its own last step and for its neighbour's message. Without jitter all ranks are alike, and no
  * message need be played. */
-static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *simulated,
-                   double *t)
+static double ring_time(struct draws *d, uint32_t ranks, double message_s, uint32_t *simulated,
+                        double *t)
 {
     const uint32_t n = ranks < FULL_RING ? ranks : FULL_RING, steps = 2 * (n - 1);
     double *now = t, *then = t + n;
@@ -86,7 +88,7 @@ static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *
     }
     for (uint32_t s = 0; s < steps; s++) {
         for (uint32_t r = 0; r < n; r++) {
-            const double from = now[r ? r - 1 : n - 1] + message_s + late(d);
+            const double from = now[r ? r - 1 : n - 1] + message_s + draw_lateness(d);
             then[r] = fmax(now[r], from);
         }
         double *swap = now;
@@ -98,8 +100,10 @@ static double ring(struct draws *d, uint32_t ranks, double message_s, uint32_t *
 
 /* Down a binomial tree from rank 0, which has the message at `from`; a rank sends to one after the
  * other. */
-static double broadcast(struct draws *d, uint32_t ranks, double message_s, double from, double *t)
+static double broadcast_time(struct draws *d, uint32_t ranks, double message_s, double from,
+                             double *t)
 {
+    assert(ranks > 0);
     uint32_t top = 1;
     while (2 * top < ranks)
         top *= 2;
@@ -107,7 +111,7 @@ static double broadcast(struct draws *d, uint32_t ranks, double message_s, doubl
         t[r] = from;
     for (uint32_t mask = ranks > 1 ? top : 0; mask; mask >>= 1)
         for (uint32_t r = 0; r + mask < ranks; r += 2 * mask) {
-            t[r] += message_s + late(d);
+            t[r] += message_s + draw_lateness(d);
             t[r + mask] = t[r];
         }
     return largest(t, ranks);
@@ -115,27 +119,27 @@ static double broadcast(struct draws *d, uint32_t ranks, double message_s, doubl
 
 /* Up to rank 0, each rank taking its children's messages one after the other, and down again the
  * same way, whole. */
-static double tree(struct draws *d, uint32_t ranks, double message_s, double *t)
+static double tree_time(struct draws *d, uint32_t ranks, double message_s, double *t)
 {
     for (uint32_t mask = 1; mask < ranks; mask <<= 1)
         for (uint32_t r = 0; r + mask < ranks; r += 2 * mask)
-            t[r] = fmax(t[r], t[r + mask]) + message_s + late(d);
-    return broadcast(d, ranks, message_s, t[0], t);
+            t[r] = fmax(t[r], t[r + mask]) + message_s + draw_lateness(d);
+    return broadcast_time(d, ranks, message_s, t[0], t);
 }
 
 /* Rank after rank from 0 on, and the result back down a tree. */
-static double one_by_one(struct draws *d, uint32_t ranks, double message_s, double *t)
+static double one_by_one_time(struct draws *d, uint32_t ranks, double message_s, double *t)
 {
     double now = 0;
     for (uint32_t r = 1; r < ranks; r++)
-        now += message_s + late(d);
-    return broadcast(d, ranks, message_s, now, t);
+        now += message_s + draw_lateness(d);
+    return broadcast_time(d, ranks, message_s, now, t);
 }
 
 /* With P no power of two the first ranks take in their pair's contribution before, and send the
  * result back after. In each round all ranks exchange with the one whose number differs in one
  * bit. */
-static double doubling(struct draws *d, uint32_t ranks, double message_s, double *t)
+static double doubling_time(struct draws *d, uint32_t ranks, double message_s, double *t)
 {
     uint32_t power = 1;
     while (2 * power <= ranks)
@@ -143,15 +147,15 @@ static double doubling(struct draws *d, uint32_t ranks, double message_s, double
     const uint32_t extra = ranks - power;
     double *then = t + ranks;
     for (uint32_t r = 0; r < extra; r++)
-        t[r] = message_s + late(d); /* its pair's contribution has to come first */
+        t[r] = message_s + draw_lateness(d); /* its pair's contribution has to come first */
     for (uint32_t mask = 1; mask < power; mask <<= 1) {
         for (uint32_t r = 0; r < power; r++)
-            then[r] = fmax(t[r], t[r ^ mask]) + message_s + late(d);
+            then[r] = fmax(t[r], t[r ^ mask]) + message_s + draw_lateness(d);
         memcpy(t, then, power * sizeof *t);
     }
     double last = largest(t, power);
     for (uint32_t r = 0; r < extra; r++)
-        last = fmax(last, t[r] + message_s + late(d));
+        last = fmax(last, t[r] + message_s + draw_lateness(d));
     return last;
 }
 
@@ -179,8 +183,8 @@ static uint32_t post_order(uint32_t ranks, uint32_t rank, int half, struct link 
  * when its children have sent theirs. Up and down go on at the same time; in each direction a rank
  * sends one message after the other. Returns when the last rank has the last segment. t: room for 3
  * numbers a rank. */
-static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double segment_s,
-                     const struct link *link, double *t)
+static double binary_tree_time(struct draws *d, uint32_t ranks, uint32_t segments, double segment_s,
+                               const struct link *link, double *t)
 {
     /* until when it sends; its sum of this segment, later its result */
     double *up = t, *down = t + ranks, *ready = t + 2 * (size_t)ranks, last = 0;
@@ -193,7 +197,7 @@ static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double 
                     const uint32_t child = link[i].child[c];
                     /* until when its link to the parent is busy */
                     up[child] = fmax(up[child], ready[child]) + segment_s;
-                    at = fmax(at, up[child] + late(d));
+                    at = fmax(at, up[child] + draw_lateness(d));
                 }
             ready[link[i].rank] = at;
         }
@@ -202,7 +206,7 @@ static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double 
             for (int c = 0; c < 2; c++)
                 if (link[i].child[c] < ranks) {
                     down[rank] = fmax(down[rank], ready[rank]) + segment_s;
-                    ready[link[i].child[c]] = down[rank] + late(d);
+                    ready[link[i].child[c]] = down[rank] + draw_lateness(d);
                 }
             last = fmax(last, ready[rank]);
         }
@@ -211,8 +215,8 @@ static double binary(struct draws *d, uint32_t ranks, uint32_t segments, double 
 }
 
 /* Both trees at the same time; the slower one counts. */
-static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t, double *seconds,
-                       struct twin_error *err)
+static int double_tree_time(struct draws *d, uint32_t ranks, double bytes, double *t,
+                            double *seconds, struct twin_error *err)
 {
     /* As many segments as make the pipeline shortest without jitter: depth + segments stages of
      * alpha + share of beta. */
@@ -232,8 +236,8 @@ static int double_tree(struct draws *d, uint32_t ranks, double bytes, double *t,
     *seconds = 0;
     for (int half = 0; half < 2 && ranks > 1; half++) {
         post_order(ranks, tw_double_tree_root(ranks, half), half, link, 0);
-        *seconds = fmax(*seconds,
-                        binary(d, ranks, segments, d->net->alpha_s + half_s / segments, link, t));
+        *seconds = fmax(*seconds, binary_tree_time(d, ranks, segments,
+                                                   d->net->alpha_s + half_s / segments, link, t));
     }
     tw_free(link);
     return 0;
@@ -256,15 +260,15 @@ static int by_time(const void *a, const void *b)
 /* All send to rank 0 at once; its link takes the bytes of one after the other, in the order in
  * which they arrive. Then the result goes down a binomial tree. order (or NULL) is that of the
  * arrivals, rank 0 first. */
-static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order, double *t,
-                  double *seconds, struct twin_error *err)
+static int arrival_time(struct draws *d, uint32_t ranks, double bytes, uint32_t *order, double *t,
+                        double *seconds, struct twin_error *err)
 {
     struct arriving *a = tw_reallocarray(NULL, ranks, sizeof *a);
     const double message_s = d->net->alpha_s + bytes * d->net->beta_s;
     if (!a)
         return tw_no_memory(err, "for %u ranks", ranks);
     for (uint32_t r = 0; r < ranks; r++)
-        a[r] = (struct arriving){r ? d->net->alpha_s + late(d) : -1, r};
+        a[r] = (struct arriving){r ? d->net->alpha_s + draw_lateness(d) : -1, r};
     qsort(a, ranks, sizeof *a, by_time);
     double now = 0;
     for (uint32_t i = 0; i < ranks; i++) {
@@ -274,7 +278,7 @@ static int arrive(struct draws *d, uint32_t ranks, double bytes, uint32_t *order
             order[i] = a[i].rank;
     }
     tw_free(a);
-    *seconds = broadcast(d, ranks, message_s, now, t);
+    *seconds = broadcast_time(d, ranks, message_s, now, t);
     return 0;
 }
 
@@ -299,13 +303,13 @@ int twin_network_time(const struct twin_network *net, enum twin_algorithm a, uin
     const double whole = net->alpha_s + bytes * net->beta_s;
     switch (a) {
     case TWIN_RING:
-        *seconds = ring(&d, ranks, net->alpha_s + bytes / ranks * net->beta_s, &all, t);
+        *seconds = ring_time(&d, ranks, net->alpha_s + bytes / ranks * net->beta_s, &all, t);
         break;
-    case TWIN_TREE: *seconds = tree(&d, ranks, whole, t); break;
-    case TWIN_RECURSIVE_DOUBLING: *seconds = doubling(&d, ranks, whole, t); break;
-    case TWIN_DOUBLE_TREE: rc = double_tree(&d, ranks, bytes, t, seconds, err); break;
-    case TWIN_ARRIVAL: rc = arrive(&d, ranks, bytes, arrival, t, seconds, err); break;
-    default: *seconds = one_by_one(&d, ranks, whole, t);
+    case TWIN_TREE: *seconds = tree_time(&d, ranks, whole, t); break;
+    case TWIN_RECURSIVE_DOUBLING: *seconds = doubling_time(&d, ranks, whole, t); break;
+    case TWIN_DOUBLE_TREE: rc = double_tree_time(&d, ranks, bytes, t, seconds, err); break;
+    case TWIN_ARRIVAL: rc = arrival_time(&d, ranks, bytes, arrival, t, seconds, err); break;
+    default: *seconds = one_by_one_time(&d, ranks, whole, t);
     }
     if (simulated)
         *simulated = all;

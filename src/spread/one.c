@@ -15,6 +15,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static int exact_of(const struct task *t, struct twin_sum_spread *s, struct twin
 
 /* Value - exact, without rounding what cancels: the subtraction is made in the accumulator. NaN for
  * a value that is not finite. */
-static double off(const struct twin_acc *exact, double value)
+static double distance_from(const struct twin_acc *exact, double value)
 {
     struct twin_acc difference = *exact;
     double minus = -value, d;
@@ -69,8 +70,9 @@ static double off(const struct twin_acc *exact, double value)
 /* ---- named orders */
 
 /* Adds a named order to the answer. */
-static void name(struct twin_sum_spread *s, const char *order, double value)
+static void name_order(struct twin_sum_spread *s, const char *order, double value)
 {
+    assert(s->named_count < sizeof s->named / sizeof *s->named);
     struct twin_ordered_sum *r = &s->named[s->named_count++];
     snprintf(r->order, sizeof r->order, "%s", order);
     r->value = value;
@@ -78,8 +80,8 @@ static void name(struct twin_sum_spread *s, const char *order, double value)
 
 /* The sum of n numbers by one of the adder's chains. Begins with -0, which adds nothing to any
  * first number. */
-static double chain(const struct task *t, void (*f)(const void *, size_t, void *), const void *x,
-                    uint64_t n)
+static double sum_by_chain(const struct task *t, void (*f)(const void *, size_t, void *),
+                           const void *x, uint64_t n)
 {
     double room = 0; /* room for one held number, a double or a float */
     t->add->set(&room, 0, -0.0);
@@ -101,7 +103,7 @@ static int by_float(const void *a, const void *b)
 
 /* Each worker adds its piece; then the P partial sums go together by each algorithm. Of the ring
  * every chunk has a sum of its own; the lowest and the highest of RING_STARTS chunks are named. */
-static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_error *err)
+static int add_by_workers(const struct task *t, struct twin_sum_spread *s, struct twin_error *err)
 {
     static const enum twin_algorithm tried[] = {TWIN_RANK_ORDER, TWIN_TREE, TWIN_DOUBLE_TREE,
                                                 TWIN_RECURSIVE_DOUBLING};
@@ -115,14 +117,15 @@ static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_
         __extension__ typedef unsigned __int128 wide;
         uint64_t from = (uint64_t)((wide)t->n * r / ranks);
         uint64_t to = (uint64_t)((wide)t->n * (r + 1) / ranks);
-        t->add->set(part, r,
-                    chain(t, t->add->chain, (char *)t->numbers + from * t->add->size, to - from));
+        t->add->set(
+            part, r,
+            sum_by_chain(t, t->add->chain, (char *)t->numbers + from * t->add->size, to - from));
     }
     for (size_t i = 0; rc == 0 && i < sizeof tried / sizeof *tried; i++) {
         rc = tw_program_make(tried[i], ranks, 0, &p, err);
         if (rc == 0) {
             t->add->single(&p, part, &room);
-            name(s, twin_algorithm_name(tried[i]), t->add->get(&room, 0));
+            name_order(s, twin_algorithm_name(tried[i]), t->add->get(&room, 0));
         }
         tw_program_free(&p);
     }
@@ -132,36 +135,36 @@ static int workers(const struct task *t, struct twin_sum_spread *s, struct twin_
         /* the partial sums from that chunk's rank on, around the ring */
         memcpy(turned, part + from * t->add->size, (ranks - from) * t->add->size);
         memcpy(turned + (ranks - from) * t->add->size, part, from * t->add->size);
-        double v = chain(t, t->add->chain, turned, ranks);
+        double v = sum_by_chain(t, t->add->chain, turned, ranks);
         low = fmin(low, v);
         high = fmax(high, v);
     }
     if (rc == 0) {
-        name(s, "ring, lowest chunk", low);
-        name(s, "ring, highest chunk", high);
+        name_order(s, "ring, lowest chunk", low);
+        name_order(s, "ring, highest chunk", high);
     }
     tw_free(part);
     return rc;
 }
 
-static int named(const struct task *t, struct twin_sum_spread *s, struct twin_error *err)
+static int add_named(const struct task *t, struct twin_sum_spread *s, struct twin_error *err)
 {
-    name(s, "as stored", chain(t, t->add->chain, t->numbers, t->n));
-    name(s, "last first", chain(t, t->add->chain_back, t->numbers, t->n));
+    name_order(s, "as stored", sum_by_chain(t, t->add->chain, t->numbers, t->n));
+    name_order(s, "last first", sum_by_chain(t, t->add->chain_back, t->numbers, t->n));
     if (t->o->sorted && t->n > 0) {
         memcpy(t->copy[0], t->numbers, t->n * t->add->size);
         qsort(t->copy[0], t->n, t->add->size, t->add->size == 8 ? by_double : by_float);
-        name(s, "ascending", chain(t, t->add->chain, t->copy[0], t->n));
-        name(s, "descending", chain(t, t->add->chain_back, t->copy[0], t->n));
+        name_order(s, "ascending", sum_by_chain(t, t->add->chain, t->copy[0], t->n));
+        name_order(s, "descending", sum_by_chain(t, t->add->chain_back, t->copy[0], t->n));
         s->named[s->named_count - 1].sorted = s->named[s->named_count - 2].sorted = true;
     }
-    return t->o->workers ? workers(t, s, err) : 0;
+    return t->o->workers ? add_by_workers(t, s, err) : 0;
 }
 
 /* ---- random orders */
 
 /* One random order: its seed depends on its number alone, not on the thread. */
-static int shuffle(void *user, unsigned thread, uint64_t i, struct twin_error *err)
+static int sum_shuffled(void *user, unsigned thread, uint64_t i, struct twin_error *err)
 {
     struct task *t = user;
     double room = 0;
@@ -196,8 +199,8 @@ static int count_distinct(const double *x, uint64_t n, uint64_t *distinct)
 
 /* Statistics of the deviations from the exact value, which keep their digits where the sums
  * themselves agree in all but the last. Sums that are not finite are counted and left out. */
-static int judge(const double *random, const struct twin_acc *exact, struct twin_sum_spread *s,
-                 struct twin_error *err)
+static int judge_orders(const double *random, const struct twin_acc *exact,
+                        struct twin_sum_spread *s, struct twin_error *err)
 {
     double *d = tw_calloc(s->orders + 1, sizeof *d);
     double low = INFINITY;
@@ -212,7 +215,7 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
     s->max = -INFINITY;
     size_t finite = 0;
     for (uint64_t i = 0; i < s->orders; i++) {
-        const double v = d[finite] = off(exact, random[i]);
+        const double v = d[finite] = distance_from(exact, random[i]);
         if (isnan(v))
             continue;
         finite++;
@@ -232,7 +235,7 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
     all_low = low;
     all_high = high;
     for (size_t i = 0; i < s->named_count; i++) {
-        const double v = s->named[i].off = off(exact, s->named[i].value);
+        const double v = s->named[i].off = distance_from(exact, s->named[i].value);
         if (s->named[i].sorted) /* Sorted orders are left out of the floor: nobody adds in these. */
             continue;
         all_low = fmin(all_low, v);
@@ -248,7 +251,7 @@ static int judge(const double *random, const struct twin_acc *exact, struct twin
 
 /* Room for the numbers as held, and a copy for each thread; TWIN_EINVAL for a number that is not
  * finite. */
-static int allocate(struct task *t, const double *x, unsigned threads, struct twin_error *err)
+static int hold_numbers(struct task *t, const double *x, unsigned threads, struct twin_error *err)
 {
     if (t->n > SIZE_MAX / 16)
         return tw_no_memory(err, "for %llu numbers", (unsigned long long)t->n);
@@ -275,7 +278,7 @@ int twin_sum_spread(const double *x, uint64_t n, const struct twin_sum_options *
     struct task t = {.add = tw_adder_for(o->dtype), .o = o, .n = n, .out = random};
     struct twin_acc exact;
     const struct tw_work w = {
-        .work = shuffle, .user = &t, .after = o->progress, .after_user = o->user};
+        .work = sum_shuffled, .user = &t, .after = o->progress, .after_user = o->user};
     unsigned threads = tw_threads(o->threads, o->orders);
     *out = (struct twin_sum_spread){.count = n, .random = random, .orders = o->orders};
     if (!t.add || o->orders < 2 || o->workers > TWIN_MAX_RANKS)
@@ -284,15 +287,15 @@ int twin_sum_spread(const double *x, uint64_t n, const struct twin_sum_options *
             "expected additions in f64, f32, f16 or bf16, 2 orders or more, and at most %d workers",
             TWIN_MAX_RANKS);
     /* The exact value comes first, since everything else is measured from it. */
-    int rc = allocate(&t, x, threads, err);
+    int rc = hold_numbers(&t, x, threads, err);
     if (rc == 0)
         rc = exact_of(&t, out, &exact, err);
     if (rc == 0)
-        rc = named(&t, out, err);
+        rc = add_named(&t, out, err);
     if (rc == 0)
         rc = tw_work_run(&w, o->orders, threads, err);
     if (rc == 0)
-        rc = judge(random, &exact, out, err);
+        rc = judge_orders(random, &exact, out, err);
     tw_free(t.numbers);
     for (unsigned i = 0; i < threads; i++)
         tw_free(t.copy[i]);

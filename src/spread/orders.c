@@ -9,6 +9,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const char *const names[TWIN_ALGORITHMS] = {
@@ -29,48 +30,51 @@ int twin_algorithm_parse(const char *s, enum twin_algorithm *out)
     return TWIN_EINVAL;
 }
 
-static void emit(struct tw_program *p, uint32_t op)
+static void emit_op(struct tw_program *p, uint32_t op)
 {
     p->op[p->count++] = op;
 }
 
 /* What was emitted from `start` on goes into the sum below. One contribution alone is added as it
  * is, which saves a place on the stack. */
-static void fold(struct tw_program *p, size_t start)
+static void fold_since(struct tw_program *p, size_t start)
 {
+    assert(start < p->count);
     if (p->count - start == 1)
         p->op[start] |= TW_ADD;
     else
-        emit(p, TW_FOLD);
+        emit_op(p, TW_FOLD);
 }
 
 /* The sum at rank r, which receives from r + 1, r + 2, r + 4... below r + limit (MPICH's
  * reduce). */
-static void binomial(struct tw_program *p, uint32_t r, uint32_t limit, uint32_t ranks)
+static void emit_binomial(struct tw_program *p, uint32_t r, uint32_t limit, uint32_t ranks)
 {
-    emit(p, TW_PUSH | r);
+    assert(r < ranks);
+    emit_op(p, TW_PUSH | r);
     for (uint32_t mask = 1; mask < limit && r + mask < ranks; mask <<= 1) {
         size_t start = p->count;
-        binomial(p, r + mask, mask, ranks);
-        fold(p, start);
+        emit_binomial(p, r + mask, mask, ranks);
+        fold_since(p, start);
     }
 }
 
 /* The sum of `size` ranks (a power of two) from `first` on, in new numbers. With P no power of two
  * the first 2 * extra ranks have gone together in pairs, and each pair has one new number. */
-static void doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32_t extra)
+static void emit_doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32_t extra)
 {
+    assert((size & (size - 1)) == 0 && size > 0);
     if (size == 1) {
         /* New rank `first` stands for a pair of old ranks, or for the old rank behind all pairs. */
-        emit(p, TW_PUSH | (first < extra ? 2 * first : first + extra));
+        emit_op(p, TW_PUSH | (first < extra ? 2 * first : first + extra));
         if (first < extra)
-            emit(p, TW_ADD | (2 * first + 1));
+            emit_op(p, TW_ADD | (2 * first + 1));
         return;
     }
-    doubling(p, first, size / 2, extra);
+    emit_doubling(p, first, size / 2, extra);
     size_t start = p->count;
-    doubling(p, first + size / 2, size / 2, extra);
-    fold(p, start);
+    emit_doubling(p, first + size / 2, size / 2, extra);
+    fold_since(p, start);
 }
 
 /* In a tree the lowest bit of a rank's number that is set is its height: odd ranks are leaves. The
@@ -79,6 +83,7 @@ static void doubling(struct tw_program *p, uint32_t first, uint32_t size, uint32
  * place. */
 struct tw_family tw_double_tree(uint32_t ranks, uint32_t rank, int half)
 {
+    assert(rank < ranks && (half == 0 || half == 1));
     const int n = (int)ranks;
     const bool odd = n % 2;
     /* shifted by one, or in the mirror */
@@ -119,15 +124,15 @@ uint32_t tw_double_tree_root(uint32_t ranks, int half)
 }
 
 /* A rank adds its first child's sum to its own contribution, then its second one's. */
-static void binary(struct tw_program *p, uint32_t rank, uint32_t ranks, int half)
+static void emit_binary(struct tw_program *p, uint32_t rank, uint32_t ranks, int half)
 {
     const struct tw_family f = tw_double_tree(ranks, rank, half);
-    emit(p, TW_PUSH | rank);
+    emit_op(p, TW_PUSH | rank);
     for (int i = 0; i < 2; i++)
         if (f.child[i] >= 0) {
             size_t start = p->count;
-            binary(p, (uint32_t)f.child[i], ranks, half);
-            fold(p, start);
+            emit_binary(p, (uint32_t)f.child[i], ranks, half);
+            fold_since(p, start);
         }
 }
 
@@ -145,17 +150,18 @@ int tw_program_make(enum twin_algorithm a, uint32_t ranks, int half, struct tw_p
     if (!p->op)
         return tw_no_memory(err, "for %u ranks", ranks);
     switch (a) {
-    case TWIN_TREE: binomial(p, 0, UINT32_MAX, ranks); break;
-    case TWIN_DOUBLE_TREE: binary(p, tw_double_tree_root(ranks, half), ranks, half); break;
+    case TWIN_TREE: emit_binomial(p, 0, UINT32_MAX, ranks); break;
+    case TWIN_DOUBLE_TREE: emit_binary(p, tw_double_tree_root(ranks, half), ranks, half); break;
     case TWIN_RECURSIVE_DOUBLING:
         while (2 * power <= ranks)
             power *= 2;
-        doubling(p, 0, power, ranks - power);
+        emit_doubling(p, 0, power, ranks - power);
         break;
     default:
         for (uint32_t r = 0; r < ranks; r++)
-            emit(p, (r ? TW_ADD : TW_PUSH) | r);
+            emit_op(p, (r ? TW_ADD : TW_PUSH) | r);
     }
+    assert(p->count >= ranks && p->count <= 2 * (size_t)ranks);
     return 0;
 }
 
@@ -167,6 +173,7 @@ void tw_program_free(struct tw_program *p)
 
 uint32_t tw_chunk_of(uint64_t element, uint64_t all, uint32_t ranks)
 {
+    assert(all > 0 && element < all && ranks > 0);
     __extension__ typedef unsigned __int128 wide;
     /* The largest c with floor(c all / P) <= element, that is c all < (element + 1) P. */
     wide c = ((wide)(element + 1) * ranks - 1) / all;

@@ -3,11 +3,13 @@
  * its own place. */
 #include "threads.h"
 
+#include "base.h"
+
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
+/* Threads of one call, at most. */
 enum { MOST = 64 };
 
 /* What the threads of one call share. */
@@ -29,9 +31,8 @@ struct member {
 
 unsigned tw_threads(unsigned wanted, uint64_t n)
 {
-    cpu_set_t set;
     if (wanted == 0)
-        wanted = sched_getaffinity(0, sizeof set, &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+        wanted = tw_processors();
     if (wanted > MOST)
         wanted = MOST;
     if (n >= wanted)
@@ -41,7 +42,7 @@ unsigned tw_threads(unsigned wanted, uint64_t n)
 
 /* Takes the next piece until there is none, or one has failed. Only the caller's thread reports
  * progress, since the person's terminal is its own. */
-static void *work(void *p)
+static void *work_on_pieces(void *p)
 {
     struct member *m = p;
     struct crew *c = m->crew;
@@ -72,11 +73,11 @@ int tw_work_run(const struct tw_work *w, uint64_t n, unsigned threads, struct tw
     unsigned started = 1;
     for (; started < threads; started++) {
         member[started] = (struct member){.crew = &c, .number = started};
-        if (pthread_create(&member[started].thread, NULL, work, &member[started]) != 0)
+        if (pthread_create(&member[started].thread, NULL, work_on_pieces, &member[started]) != 0)
             break;
     }
     member[0] = (struct member){.crew = &c};
-    work(&member[0]);
+    work_on_pieces(&member[0]);
     for (unsigned i = 1; i < started; i++)
         pthread_join(member[i].thread, NULL);
     pthread_mutex_destroy(&c.lock);

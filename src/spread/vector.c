@@ -13,6 +13,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ struct part {
 };
 
 /* The room of one thread to work in. */
-struct bench {
+struct workroom {
     char *row, *out; /* [ranks][TW_TILE_LANES], [orders][TW_TILE_LANES] */
     double *column, exact[TW_TILE_LANES], rounded[TW_TILE_LANES];
     /* the column as floats, for the accumulator when that is the held type */
@@ -41,7 +42,7 @@ struct engine {
     const struct twin_vector_job *job;
     const struct tw_adder *add;
     struct tw_program *program; /* [TWIN_ALGORITHMS + 1], the last: the second of two trees */
-    struct bench bench[MOST_THREADS];
+    struct workroom room[MOST_THREADS];
     struct part *part;
     float *relative, *ulps; /* of every step-th element; NaN: left out */
     uint64_t step, tiles;
@@ -58,9 +59,10 @@ static uint64_t element_at(const struct twin_vector_job *j, uint64_t i)
 /* Fills a tile: the contributions of its elements in rows, and each element's exact sum and rounded
  * sum. finite[lane] is false where a contribution is not, and in lanes beyond the last element,
  * which hold zeros. */
-static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lanes,
-                bool finite[TW_TILE_LANES], struct twin_error *err)
+static int fill_tile(struct engine *e, struct workroom *b, uint64_t first, unsigned lanes,
+                     bool finite[TW_TILE_LANES], struct twin_error *err)
 {
+    assert(lanes > 0 && lanes <= TW_TILE_LANES);
     const struct twin_vector_job *j = e->job;
     for (unsigned lane = 0; lane < TW_TILE_LANES; lane++) {
         finite[lane] = lane < lanes;
@@ -92,8 +94,9 @@ static int fill(struct engine *e, struct bench *b, uint64_t first, unsigned lane
 /* Adds the tile in every order. A ring begins in each lane at that element's chunk. Of a double
  * tree the first half of all elements goes by one tree and the second by the other; a tile on the
  * border goes by both, and takes each lane from its own. */
-static void add_all(struct engine *e, struct bench *b, uint64_t first, unsigned lanes)
+static void add_all(struct engine *e, struct workroom *b, uint64_t first, unsigned lanes)
 {
+    assert(lanes > 0 && lanes <= TW_TILE_LANES);
     const struct twin_vector_job *j = e->job;
     const size_t bytes = TW_TILE_LANES * e->add->size;
     uint32_t start[TW_TILE_LANES];
@@ -132,6 +135,7 @@ static int by_bits(const void *a, const void *b)
  * sorting. */
 static uint64_t count_distinct(double *x, size_t n)
 {
+    assert(n > 0);
     uint64_t distinct = 1;
     bool same = true;
     for (size_t i = 1; i < n && same; i++)
@@ -146,9 +150,10 @@ static uint64_t count_distinct(double *x, size_t n)
 
 /* Adds one element's results to the figures of its block. Elements with anything that is not finite
  * are counted only. */
-static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at, unsigned lane,
-                  bool finite)
+static void judge_element(struct engine *e, struct workroom *b, struct part *p, uint64_t at,
+                          unsigned lane, bool finite)
 {
+    assert(at < e->job->elements && lane < TW_TILE_LANES);
     const size_t n = e->job->orders;
     const double exact = b->exact[lane];
     double low = INFINITY, high = -INFINITY;
@@ -199,18 +204,18 @@ static void judge(struct engine *e, struct bench *b, struct part *p, uint64_t at
 static int do_block(void *user, unsigned thread, uint64_t block, struct twin_error *err)
 {
     struct engine *e = user;
-    struct bench *b = &e->bench[thread];
+    struct workroom *b = &e->room[thread];
     const uint64_t n = e->job->elements;
     for (uint64_t tile = block * BLOCK; tile < (block + 1) * BLOCK && tile < e->tiles; tile++) {
         const uint64_t first = tile * TW_TILE_LANES;
         const unsigned lanes = n - first < TW_TILE_LANES ? (unsigned)(n - first) : TW_TILE_LANES;
         bool finite[TW_TILE_LANES];
-        int rc = fill(e, b, first, lanes, finite, err);
+        int rc = fill_tile(e, b, first, lanes, finite, err);
         if (rc != 0)
             return rc;
         add_all(e, b, first, lanes);
         for (unsigned lane = 0; lane < lanes; lane++)
-            judge(e, b, &e->part[block], first + lane, lane, finite[lane]);
+            judge_element(e, b, &e->part[block], first + lane, lane, finite[lane]);
     }
     return 0;
 }
@@ -261,8 +266,8 @@ static int count_vectors(struct twin_vector_spread *s, struct twin_error *err)
 }
 
 /* Adds up the blocks in their order, and makes quantiles and counts of them. */
-static int merge(struct engine *e, uint64_t blocks, struct twin_vector_spread *s,
-                 struct twin_error *err)
+static int merge_parts(struct engine *e, uint64_t blocks, struct twin_vector_spread *s,
+                       struct twin_error *err)
 {
     for (uint64_t k = 0; k < blocks; k++) {
         const struct part *p = &e->part[k];
@@ -294,8 +299,9 @@ static int merge(struct engine *e, uint64_t blocks, struct twin_vector_spread *s
     return count_vectors(s, err);
 }
 
-/* All memory is taken before threads start. After an error `discard` frees what is there. */
-static int prepare(struct engine *e, uint64_t blocks, unsigned threads, struct twin_error *err)
+/* All memory is taken before threads start. After an error free_engine() frees what is there. */
+static int prepare_engine(struct engine *e, uint64_t blocks, unsigned threads,
+                          struct twin_error *err)
 {
     const struct twin_vector_job *j = e->job;
     const uint64_t kept = (j->elements + e->step - 1) / e->step;
@@ -305,7 +311,7 @@ static int prepare(struct engine *e, uint64_t blocks, unsigned threads, struct t
     for (uint64_t k = 0; ok && k < blocks; k++)
         ok = (e->part[k].result = tw_calloc(j->orders, sizeof *e->part[k].result)) != NULL;
     for (unsigned t = 0; ok && t < threads; t++) {
-        struct bench *b = &e->bench[t];
+        struct workroom *b = &e->room[t];
         ok = (b->row = tw_reallocarray(NULL, (size_t)j->ranks * TW_TILE_LANES, e->add->size)) &&
              (b->out = tw_reallocarray(NULL, j->orders * TW_TILE_LANES, e->add->size)) &&
              (b->column = tw_reallocarray(NULL, j->ranks, sizeof(double))) &&
@@ -328,7 +334,7 @@ static int prepare(struct engine *e, uint64_t blocks, unsigned threads, struct t
     return rc;
 }
 
-static void discard(struct engine *e, uint64_t blocks, unsigned threads)
+static void free_engine(struct engine *e, uint64_t blocks, unsigned threads)
 {
     for (int i = 0; e->program && i <= TWIN_ALGORITHMS; i++)
         tw_program_free(&e->program[i]);
@@ -339,11 +345,11 @@ static void discard(struct engine *e, uint64_t blocks, unsigned threads)
     tw_free(e->relative);
     tw_free(e->ulps);
     for (unsigned t = 0; t < threads; t++) {
-        tw_free(e->bench[t].row);
-        tw_free(e->bench[t].out);
-        tw_free(e->bench[t].column);
-        tw_free(e->bench[t].single);
-        tw_free(e->bench[t].value);
+        tw_free(e->room[t].row);
+        tw_free(e->room[t].out);
+        tw_free(e->room[t].column);
+        tw_free(e->room[t].single);
+        tw_free(e->room[t].value);
     }
 }
 
@@ -367,11 +373,11 @@ int twin_vector_spread(const struct twin_vector_job *job, struct twin_vector_res
     /* Each thread needs room of its own, so their number is fixed here. */
     const unsigned threads = tw_threads(job->threads, blocks);
     memset(result, 0, job->orders * sizeof *result);
-    int rc = prepare(&e, blocks, threads, err);
+    int rc = prepare_engine(&e, blocks, threads, err);
     if (rc == 0)
         rc = tw_work_run(&w, blocks, threads, err);
     if (rc == 0)
-        rc = merge(&e, blocks, out, err);
-    discard(&e, blocks, threads);
+        rc = merge_parts(&e, blocks, out, err);
+    free_engine(&e, blocks, threads);
     return rc;
 }

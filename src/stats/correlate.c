@@ -11,6 +11,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -31,6 +32,7 @@ static int by_value(const void *a, const void *b)
  * squares, which is 0 when all values are equal. room: n entries to work in. */
 static double centred_ranks(const double *x, size_t n, struct place *room, double *out)
 {
+    assert(n > 0);
     double squares = 0;
     for (size_t i = 0; i < n; i++)
         room[i] = (struct place){x[i], i};
@@ -56,6 +58,7 @@ struct pairs {
 static double correlation(const void *data, const size_t *index, size_t n)
 {
     const struct pairs *p = data;
+    assert(p->scale > 0);
     double sum = 0;
     for (size_t i = 0; i < n; i++)
         sum += p->x[i] * p->y[index[i]];

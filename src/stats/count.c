@@ -13,6 +13,7 @@
 
 #include <twin/error.h>
 
+#include <assert.h>
 #include <math.h>
 
 /* P(X <= k) = I_{1-p}(n - k, k + 1). */
@@ -80,6 +81,7 @@ uint64_t twin_stats_trials_needed_allowing(uint64_t allowed, double p, double co
         return 0;
     /* at n = allowed the probability is 1: never enough */
     uint64_t low = allowed, high = allowed + 1;
+    assert(low < high);
     while (twin_stats_binomial_cdf(allowed, high, p) > 1 - confidence) {
         if (high > UINT64_MAX / 2)
             return UINT64_MAX;

@@ -13,6 +13,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,7 @@ static int by_value(const void *a, const void *b)
  * 2^53 and good to 1e-14 beyond. tw_free; NULL = no memory. */
 static double *rank_sum_ways(const uint32_t *doubled, size_t all, size_t chosen, size_t *most)
 {
+    assert(chosen >= 1 && chosen <= all && all <= EXACT_CAP);
     size_t top = 0;
     for (size_t i = all - chosen; i < all; i++)
         top += doubled[i];
@@ -85,6 +87,7 @@ struct ranking {
  */
 static struct ranking rank_pool(const struct value *pool, size_t n)
 {
+    assert(n > 0);
     struct ranking r = {.rank_sum = 0};
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && pool[end].x == pool[i].x;)
@@ -114,6 +117,7 @@ static double one_or_two_sided(double less, double greater, enum twin_side side)
 static int exact_p(const struct ranking *r, size_t nx, size_t ny, enum twin_side side,
                    struct twin_mann_whitney *out)
 {
+    assert(nx > 0 && ny > 0 && nx + ny <= EXACT_CAP);
     /* the distribution of the smaller sample; the two sums have a fixed total */
     bool swapped = ny < nx;
     size_t n = nx + ny, most;
@@ -131,6 +135,7 @@ static int exact_p(const struct ranking *r, size_t nx, size_t ny, enum twin_side
 /* p by the normal approximation, with the variance corrected for ties. */
 static double normal_p(const struct ranking *r, double u, double nx, double ny, enum twin_side side)
 {
+    assert(nx >= 1 && ny >= 1);
     double n = nx + ny, centred = u - nx * ny / 2;
     double sd = sqrt(nx * ny / 12 * (n + 1 - r->tie_sum / (n * (n - 1))));
     if (!(sd > 0)) /* all values equal */
@@ -212,6 +217,8 @@ static uint64_t differences_up_to(const double *x, size_t nx, const double *y, s
  * ever made. */
 static double nth_difference(const double *x, size_t nx, const double *y, size_t ny, uint64_t k)
 {
+    assert(nx > 0 && ny > 0);
+    assert(k >= 1 && k <= (uint64_t)nx * ny);
     uint64_t low = to_order(x[0] - y[ny - 1]) - 1, high = to_order(x[nx - 1] - y[0]);
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
@@ -228,6 +235,7 @@ static double nth_difference(const double *x, size_t nx, const double *y, size_t
  * samples are too small for any. 0 or TWIN_ENOMEM. */
 static int interval_cut(size_t nx, size_t ny, double confidence, uint64_t *cut, double *reached)
 {
+    assert(nx > 0 && ny > 0 && tw_stats_is_probability(confidence));
     double tail = (1 - confidence) / 2;
     size_t n = nx + ny, chosen = nx < ny ? nx : ny, most;
     if (n > EXACT_CAP) {
@@ -271,6 +279,7 @@ int twin_stats_hodges_lehmann(const double *x, size_t nx, const double *y, size_
     if (!error) {
         double low = nth_difference(xs, nx, ys, ny, (pairs + 1) / 2);
         double high = pairs % 2 ? low : nth_difference(xs, nx, ys, ny, pairs / 2 + 1);
+        assert(low <= high);
         out->value = low / 2 + high / 2;
         out->confidence = reached;
         if (cut)

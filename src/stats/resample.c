@@ -12,6 +12,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 
 static uint64_t next_random(uint64_t *state) /* splitmix64 (Steele, Lea and Flood 2014) */
@@ -22,6 +23,7 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 (Steele, Lea and Floo
 /* Uniform below n without bias (Lemire 2019). */
 static size_t random_below(uint64_t *state, uint64_t n)
 {
+    assert(n > 0);
     for (;;) {
         __extension__ unsigned __int128 product = (unsigned __int128)next_random(state) * n;
         if ((uint64_t)product >= -n % n)
@@ -32,6 +34,7 @@ static size_t random_below(uint64_t *state, uint64_t n)
 /* A running mean, which does not overflow where a sum would. */
 double twin_stats_mean_of(const void *values, const size_t *index, size_t n)
 {
+    assert(n > 0);
     const double *x = values;
     double mean = 0;
     for (size_t i = 0; i < n; i++)
@@ -53,6 +56,7 @@ double twin_stats_mean_difference(const void *arms, const size_t *index, size_t 
 static double acceleration(twin_statistic *statistic, const void *data, size_t n, size_t *index,
                            double *value)
 {
+    assert(n >= 2);
     /* index holds all observations but number i; going from i to i + 1 changes one entry. */
     for (size_t i = 0; i < n - 1; i++)
         index[i] = i + 1;
@@ -77,6 +81,7 @@ static double acceleration(twin_statistic *statistic, const void *data, size_t n
  */
 static double quantile(const double *sorted, size_t n, double p)
 {
+    assert(n > 0 && p >= 0 && p <= 1);
     double place = p * (double)(n - 1), whole = floor(place);
     size_t i = (size_t)whole;
     if (place == whole || i + 1 >= n)
@@ -94,6 +99,7 @@ static double bca_level(double bias, double skew, double z)
  * statistic count half on either side. */
 static void bca_interval(double *values, size_t n, double confidence, struct twin_bca *out)
 {
+    assert(n > 0 && !isnan(out->value));
     double below = 0;
     for (size_t i = 0; i < n; i++)
         below += (values[i] < out->value) + 0.5 * (values[i] == out->value);

@@ -12,6 +12,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,7 @@ double tw_stats_median_sorted(const double *x, size_t n)
 {
     if (n == 0)
         return NAN;
+    assert(x[0] <= x[n - 1]);
     /* halved first: the sum could overflow */
     return n % 2 ? x[n / 2] : x[n / 2 - 1] / 2 + x[n / 2] / 2;
 }
@@ -100,6 +102,7 @@ uint64_t twin_stats_median_rank(uint64_t n, double confidence, double *reached)
         else
             high = middle;
     }
+    assert(low >= 1 && low <= n / 2 + 1);
     *reached = 1 - 2 * twin_stats_binomial_cdf(low - 1, n, 0.5);
     return low;
 }
@@ -125,6 +128,7 @@ int twin_stats_median_interval(const double *x, size_t n, double confidence,
  * MAD of a normal sample estimates the standard deviation. z is the room for sorting, too. */
 int twin_stats_modified_z(const double *x, size_t n, double *z, struct twin_mad *out)
 {
+    assert(x != z);
     *out = (struct twin_mad){NAN, NAN, 0};
     if (n == 0 || !tw_stats_all_finite(x, n)) {
         for (size_t i = 0; i < n; i++)

@@ -10,6 +10,7 @@
 
 #include "src/stats/scaling.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* BCA_FROM: runs from which the bootstrap interval is used; BCa covers only 81% at five values, so
@@ -23,11 +24,13 @@ static const struct twin_estimate unknown = {NAN, {NAN, NAN}, NAN};
 size_t twin_scaling_steps_needed(enum twin_scaling_quantile q)
 {
     static const size_t needed[] = {1, 10, 100};
+    _Static_assert(sizeof needed / sizeof needed[0] == TWIN_SCALING_QUANTILES, "one for each");
+    assert((unsigned)q < TWIN_SCALING_QUANTILES);
     return needed[q];
 }
 
 /* Are all values finite and above 0? */
-static bool positive(const double *x, size_t n)
+static bool all_positive(const double *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!(x[i] > 0) || !isfinite(x[i]))
@@ -35,17 +38,18 @@ static bool positive(const double *x, size_t n)
     return true;
 }
 
-static bool usable(const struct twin_scaling_set *s)
+static bool is_usable(const struct twin_scaling_set *s)
 {
-    bool ok = s->workers >= 1 && positive(s->rate, s->runs);
+    bool ok = s->workers >= 1 && all_positive(s->rate, s->runs);
     for (size_t i = 0; ok && s->step && i < s->runs; i++)
-        ok = positive(s->step[i], s->steps[i]);
+        ok = all_positive(s->step[i], s->steps[i]);
     return ok;
 }
 
 /* Geometric mean of positive values with its interval. 0, or the error of the bootstrap. */
-static int centre(const double *x, size_t n, double confidence, struct twin_estimate *out)
+static int centre_of(const double *x, size_t n, double confidence, struct twin_estimate *out)
 {
+    assert(n > 0);
     *out = twin_stats_log_mean_interval(x, n, confidence);
     if (n < BCA_FROM)
         return 0;
@@ -66,6 +70,7 @@ static int centre(const double *x, size_t n, double confidence, struct twin_esti
 /* Linear between order statistics, as R's type 7 and NumPy do. */
 static double quantile(const double *sorted, size_t n, double p)
 {
+    assert(n > 0 && p >= 0 && p <= 1);
     const double at = p * (double)(n - 1);
     const size_t low = (size_t)at;
     return low + 1 < n ? sorted[low] + (at - (double)low) * (sorted[low + 1] - sorted[low])
@@ -78,6 +83,7 @@ static int latencies(const struct twin_scaling_set *s, double confidence,
                      struct twin_scaling_point *out)
 {
     static const double share[] = {.5, .9, .99};
+    _Static_assert(sizeof share / sizeof share[0] == TWIN_SCALING_QUANTILES, "one for each");
     double *of_run[TWIN_SCALING_QUANTILES] = {NULL};
     bool have[TWIN_SCALING_QUANTILES];
     int rc = 0;
@@ -97,7 +103,7 @@ static int latencies(const struct twin_scaling_set *s, double confidence,
     }
     for (int q = 0; q < TWIN_SCALING_QUANTILES; q++) {
         if (rc == 0 && have[q])
-            rc = centre(of_run[q], s->runs, confidence, &out->latency[q]);
+            rc = centre_of(of_run[q], s->runs, confidence, &out->latency[q]);
         tw_free(of_run[q]);
     }
     return rc;
@@ -112,8 +118,8 @@ static struct twin_estimate scaled(struct twin_estimate e, double by)
 
 /* Fills the point of one number of workers. z: room for as many scores as the set has runs. A set
  * without runs stays unknown. */
-static int point(const struct twin_scaling_set *s, const struct twin_scaling_set *base,
-                 double confidence, struct twin_scaling_point *out, double *z)
+static int make_point(const struct twin_scaling_set *s, const struct twin_scaling_set *base,
+                      double confidence, struct twin_scaling_point *out, double *z)
 {
     const double workers = (double)s->workers;
     *out = (struct twin_scaling_point){.workers = s->workers,
@@ -127,7 +133,8 @@ static int point(const struct twin_scaling_set *s, const struct twin_scaling_set
                                        .mad = {NAN, NAN, 0}};
     if (s->runs == 0)
         return 0;
-    int rc = centre(s->rate, s->runs, confidence, &out->rate);
+    assert(base && base->runs > 0 && base->workers <= s->workers);
+    int rc = centre_of(s->rate, s->runs, confidence, &out->rate);
     rc = rc ? rc : twin_stats_median_interval(s->rate, s->runs, confidence, &out->median);
     rc = rc ? rc : twin_stats_modified_z(s->rate, s->runs, z, &out->mad);
     rc = rc ? rc : latencies(s, confidence, out);
@@ -162,7 +169,7 @@ int twin_scaling(const struct twin_scaling_set *set, size_t sets, double confide
     size_t most = 0;
     bool ok = confidence > 0 && confidence < 1;
     for (size_t i = 0; i < sets; i++) {
-        ok = ok && usable(&set[i]);
+        ok = ok && is_usable(&set[i]);
         most = set[i].runs > most ? set[i].runs : most;
         if (set[i].runs && (!base || set[i].workers < base->workers))
             base = &set[i];
@@ -172,7 +179,7 @@ int twin_scaling(const struct twin_scaling_set *set, size_t sets, double confide
     double *scores = tw_reallocarray(NULL, most + 1, sizeof *scores);
     int rc = scores ? 0 : TWIN_ENOMEM;
     for (size_t i = 0, at = 0; i < sets && rc == 0; i++) {
-        rc = point(&set[i], base, confidence, &out[i], scores);
+        rc = make_point(&set[i], base, confidence, &out[i], scores);
         for (size_t k = 0; rc == 0 && z && k < set[i].runs; k++)
             z[at++] = scores[k];
     }

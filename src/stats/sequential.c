@@ -8,6 +8,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* Are the rates and errors in the ranges of src/stats/stats.h? */
@@ -74,6 +75,7 @@ uint64_t twin_stats_e_clean_needed(double p0, double alpha)
         low = high;
         high *= 2;
     }
+    assert(low < high);
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
         if (twin_stats_e_log(0, middle, p0) < bar)

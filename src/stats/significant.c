@@ -13,6 +13,7 @@
 
 #include "src/stats/significant.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -22,9 +23,11 @@
 static const char *const questions[] = {"metric", "speed", "variance", "within", "bitwise"};
 /* MOST: values of a set at most */
 enum { QUESTIONS = sizeof questions / sizeof questions[0], MOST = 1000000 };
+_Static_assert(QUESTIONS == TWIN_ASK_BITWISE + 1, "a name for each question");
 
 const char *twin_question_name(enum twin_question q)
 {
+    assert((unsigned)q < QUESTIONS);
     return questions[q];
 }
 
@@ -41,11 +44,14 @@ int twin_question_parse(const char *s, enum twin_question *out)
 const char *twin_real_name(enum twin_real r)
 {
     static const char *const names[] = {"real", "below-floor", "within", "not-shown", "too-few"};
+    _Static_assert(sizeof names / sizeof names[0] == TWIN_REAL_TOO_FEW + 1,
+                   "a name for each answer");
+    assert((unsigned)r <= TWIN_REAL_TOO_FEW);
     return names[r];
 }
 
 /* Are there values, not too many, all finite, and positive where a logarithm is taken? */
-static bool usable(const double *x, size_t n, bool positive)
+static bool is_usable(const double *x, size_t n, bool positive)
 {
     for (size_t i = 0; i < n; i++)
         if (positive && !(x[i] > 0))
@@ -54,7 +60,7 @@ static bool usable(const double *x, size_t n, bool positive)
 }
 
 /* How many different bit patterns: 0 and -0 are two. */
-static size_t distinct(const double *sorted, size_t n)
+static size_t count_distinct(const double *sorted, size_t n)
 {
     size_t k = n > 0;
     for (size_t i = 1; i < n; i++)
@@ -63,13 +69,14 @@ static size_t distinct(const double *sorted, size_t n)
 }
 
 /* Describes one set, whatever the question. 0 or TWIN_ENOMEM. */
-static int summarise(const double *x, size_t n, struct twin_set_summary *s)
+static int summarise_set(const double *x, size_t n, struct twin_set_summary *s)
 {
+    assert(n > 0);
     double *sorted = tw_stats_sorted_copy(x, n), *z = tw_reallocarray(NULL, n, sizeof *z);
     int rc = sorted && z ? 0 : TWIN_ENOMEM;
     if (rc == 0) {
         *s = (struct twin_set_summary){.n = n,
-                                       .distinct = distinct(sorted, n),
+                                       .distinct = count_distinct(sorted, n),
                                        .min = sorted[0],
                                        .max = sorted[n - 1],
                                        .mean = tw_stats_moments(x, n, false).mean,
@@ -86,6 +93,7 @@ static int summarise(const double *x, size_t n, struct twin_set_summary *s)
  * alpha. */
 static size_t smallest(double alpha)
 {
+    assert(alpha > 0); /* else no n is enough, and this never ends */
     size_t n = 1;
     for (double ways = 2; 2 / ways > alpha; n++)
         ways *= 2 * (2 * (double)n + 1) / ((double)n + 1); /* C(2n + 2, n + 1) from C(2n, n) */
@@ -96,6 +104,7 @@ static size_t smallest(double alpha)
  * C(na + nb, na) has, two-sided, p = 2 / that number. */
 static bool can_show(size_t na, size_t nb, double alpha)
 {
+    assert(na > 0 && nb > 0 && alpha > 0);
     const double ways = exp(twin_stats_lgamma((double)(na + nb) + 1) -
                             twin_stats_lgamma((double)na + 1) - twin_stats_lgamma((double)nb + 1));
     return 2 / ways <= alpha * (1 + 1e-9);
@@ -106,12 +115,14 @@ static bool can_show(size_t na, size_t nb, double alpha)
  * (Pitman's efficiency of Mann and Whitney's test is 3 / pi). */
 static double quantiles(double alpha)
 {
+    assert(tw_stats_is_probability(alpha));
     return twin_stats_normal_quantile(1 - alpha / 2) + twin_stats_normal_quantile(POWER);
 }
 
 /* Pooled standard deviation, of the values or of their logarithms. A set of one value adds none. */
-static double pooled(const double *x, size_t nx, const double *y, size_t ny, bool logs)
+static double pooled_deviation(const double *x, size_t nx, const double *y, size_t ny, bool logs)
 {
+    assert(nx > 0 && ny > 0);
     const struct tw_moments a = tw_stats_moments(x, nx, logs), b = tw_stats_moments(y, ny, logs);
     const double va = nx > 1 ? a.variance : 0, vb = ny > 1 ? b.variance : 0;
     return sqrt((va * ((double)nx - 1) + vb * ((double)ny - 1)) / fmax((double)(nx + ny) - 2, 1));
@@ -122,9 +133,10 @@ static double pooled(const double *x, size_t nx, const double *y, size_t ny, boo
 static void look_ahead(const double *a, size_t na, const double *b, size_t nb,
                        const struct twin_asked *asked, struct twin_significance *out)
 {
+    assert(out->answer == TWIN_REAL_NOT || out->answer == TWIN_REAL_TOO_FEW);
     const bool logs = out->ratio;
     const double efficiency = 3 / 3.14159265358979323846;
-    const double sd = pooled(a, na, b, nb, logs);
+    const double sd = pooled_deviation(a, na, b, nb, logs);
     const double q = quantiles(asked->alpha);
     const double effect = logs ? fabs(log(out->effect.value)) : fabs(out->effect.value);
     const double n = 2 * pow(q * sd / effect, 2) / efficiency;
@@ -150,6 +162,7 @@ static int logarithms(const double *x, size_t n, double **out)
 /* A difference is shown. Is all of its interval beyond the floor? */
 static enum twin_real against_floor(const struct twin_estimate *effect, bool ratio, double floor)
 {
+    assert(floor >= 0);
     const double low = ratio ? effect->interval.low - 1 : effect->interval.low;
     const double high = ratio ? effect->interval.high - 1 : effect->interval.high;
     return floor > 0 && !(low > floor || high < -floor) ? TWIN_REAL_BELOW : TWIN_REAL;
@@ -160,6 +173,7 @@ static enum twin_real against_floor(const struct twin_estimate *effect, bool rat
 static int location(const double *a, size_t na, const double *b, size_t nb,
                     const struct twin_asked *asked, struct twin_significance *out)
 {
+    assert(asked->question == TWIN_ASK_METRIC || asked->question == TWIN_ASK_SPEED);
     double *x = NULL, *y = NULL;
     struct twin_mann_whitney test;
     out->ratio = asked->question == TWIN_ASK_SPEED;
@@ -193,6 +207,7 @@ static int location(const double *a, size_t na, const double *b, size_t nb,
  * right for normal values only; Brown and Forsythe's test needs no such thing, and decides. */
 static void variance(const struct twin_asked *asked, struct twin_significance *out)
 {
+    assert(asked->question == TWIN_ASK_VARIANCE);
     const struct twin_set_summary *a = &out->set[0], *b = &out->set[1];
     out->ratio = true;
     out->p = out->spread.p;
@@ -223,9 +238,10 @@ static void variance(const struct twin_asked *asked, struct twin_significance *o
 static void within(const double *a, size_t na, const double *b, size_t nb,
                    const struct twin_asked *asked, struct twin_significance *out)
 {
+    assert(asked->question == TWIN_ASK_WITHIN && asked->margin > 1);
     const struct twin_equivalence e = twin_stats_equivalence(b, nb, a, na, asked->margin,
                                                              asked->alpha);
-    const double edge = log(asked->margin), cv = pooled(a, na, b, nb, true);
+    const double edge = log(asked->margin), cv = pooled_deviation(a, na, b, nb, true);
     out->ratio = true;
     out->effect = (struct twin_estimate){e.ratio, e.interval, 1 - 2 * asked->alpha};
     out->p = e.p;
@@ -263,10 +279,10 @@ int twin_significance(const double *a, size_t na, const double *b, size_t nb,
         .p = NAN, .visible = NAN, .effect = {NAN, {NAN, NAN}, NAN}, .spread = {NAN, NAN, NAN, NAN}};
     if (!(asked->alpha > 0 && asked->alpha < .5) || !(asked->floor >= 0) ||
         (asked->question == TWIN_ASK_WITHIN && !(asked->margin > 1 && isfinite(asked->margin))) ||
-        !usable(a, na, positive) || !usable(b, nb, positive))
+        !is_usable(a, na, positive) || !is_usable(b, nb, positive))
         return TWIN_EINVAL;
-    int rc = summarise(a, na, &out->set[0]);
-    rc = rc ? rc : summarise(b, nb, &out->set[1]);
+    int rc = summarise_set(a, na, &out->set[0]);
+    rc = rc ? rc : summarise_set(b, nb, &out->set[1]);
     if (rc == 0 && na >= 3 && nb >= 3)
         rc = twin_stats_brown_forsythe(groups, sizes, 2, &out->spread);
     if (rc != 0)

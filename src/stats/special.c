@@ -12,6 +12,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -24,6 +25,7 @@
  * recurrence Gamma(x + 1) = x Gamma(x) leads there. */
 static double stirling_rest(double x)
 {
+    assert(x > 0);
     double rest = 0;
     for (; x < 16; x++)
         rest += (x + 0.5) * log1p(1 / x) - 1;
@@ -50,6 +52,7 @@ double twin_stats_lgamma(double x)
  * added. */
 double tw_stats_lbeta(double a, double b)
 {
+    assert(a > 0 && b > 0);
     double sum = a + b;
     return (a - 0.5) * log(a / sum) + b * -log1p(a / b) - 0.5 * log(b) + HALF_LN_2PI +
            stirling_rest(a) + stirling_rest(b) - stirling_rest(sum);
@@ -80,6 +83,7 @@ static double deviance(double x, double mean)
  * mean. */
 double tw_stats_binomial_density(double k, double rest, double p, double q)
 {
+    assert(k >= 0 && rest >= 0);
     double n = k + rest;
     if (p == 0 || q == 0)
         return (p == 0 ? k : rest) == 0;
@@ -105,6 +109,7 @@ static double away_from_zero(double x)
  * b) x / (a + 1). Converges fast for x < (a + 1) / (a + b + 2). NaN: it did not converge. */
 static double beta_fraction(double a, double b, double x, double y)
 {
+    assert(a > 0 && b > 0 && x > 0 && y > 0);
     double offset = a * y - b * x + 1;
     double f = away_from_zero(a * offset / (a + 1)), c = f, d = 0;
     for (int m = 1; m <= FRACTION_TERMS; m++) {
@@ -150,6 +155,7 @@ double twin_stats_beta_inc(double a, double b, double x)
  * `front` is x^a e^-x / Gamma(a). NaN: it did not converge. */
 static double gamma_series(double a, double x, double front)
 {
+    assert(a > 0 && x < a + 1); /* else the terms rise first */
     double term = 1 / a, sum = term;
     for (int n = 1; n <= FRACTION_TERMS; n++) {
         term *= x / (a + n);
@@ -163,6 +169,7 @@ static double gamma_series(double a, double x, double front)
 /* Q(a, x) by the continued fraction of DLMF 8.9.2, even part, modified Lentz, for x >= a + 1. */
 static double gamma_fraction(double a, double x, double front)
 {
+    assert(x >= a + 1);
     double b = x + 1 - a, c = 1 / DBL_MIN, d = 1 / away_from_zero(b), f = d;
     for (int n = 1; n <= FRACTION_TERMS; n++) {
         double numerator = -n * (n - a);
@@ -205,8 +212,9 @@ double twin_stats_gamma_q(double a, double x)
 
 /* The double half way between two in the order of their bit patterns, which is the order of the
  * numbers from 0 up. So bisection takes 64 steps at most, however small the result is. */
-static double between(double low, double high)
+static double halfway_between(double low, double high)
 {
+    assert(low >= 0 && low <= high);
     uint64_t a, b;
     memcpy(&a, &low, sizeof a);
     memcpy(&b, &high, sizeof b);
@@ -220,7 +228,7 @@ double tw_stats_invert(tw_stats_curve *curve, const double *parameters, double t
 {
     double low = 0;
     for (;;) {
-        double middle = between(low, high);
+        double middle = halfway_between(low, high);
         if (middle == low)
             return high;
         double value = curve(middle, parameters);

@@ -10,6 +10,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -52,6 +53,7 @@ static size_t life_table(const double *time, const bool *parted, size_t n,
  * (Kalbfleisch and Prentice). */
 static void survival_interval(struct twin_survival *s, double greenwood, double z)
 {
+    assert(s->survival >= 0 && s->survival <= 1);
     s->error = s->survival > 0 ? s->survival * sqrt(greenwood) : NAN;
     double log_survival = log(s->survival), half = z * sqrt(greenwood) / -log_survival;
     if (s->survival > 0)
@@ -76,6 +78,7 @@ int twin_stats_kaplan_meier(const double *time, const bool *parted, size_t n, do
         if (row.events == 0)
             continue;
         double risk = (double)row.at_risk, events = (double)row.events;
+        assert(events <= risk);
         survival *= (risk - events) / risk;
         greenwood += events / (risk * (risk - events));
         row.survival = survival;
@@ -112,6 +115,7 @@ static void walk_arms(const struct twin_survival *a, size_t rows_a, const struct
         double events = events_a + (in_b ? (double)b[j].events : 0);
         double risk_a = (double)a[i].at_risk;
         double risk = risk_a + (double)b[j].at_risk;
+        assert(events_a <= risk_a && events <= risk);
         double share = risk_a / risk;
         out->observed += events_a;
         out->expected += events * share;

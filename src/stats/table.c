@@ -10,6 +10,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,6 +26,7 @@ struct hypergeometric {
 
 static double density(const struct hypergeometric *h, double x)
 {
+    assert(x >= h->low && x <= h->high);
     double total = h->row + h->other_row, p = h->column / total, q = (total - h->column) / total;
     /* C(row, x) C(other, column - x) / C(total, column) as binomial probabilities, which neither
      * over- nor underflow */
@@ -37,6 +39,8 @@ static double density(const struct hypergeometric *h, double x)
  * term follows from the one before by a ratio, so only the first one is a full density. */
 static double sum_outwards(const struct hypergeometric *h, double x, int step)
 {
+    assert(step == 1 || step == -1);
+    assert(x >= h->low && x <= h->high);
     double term = density(h, x), sum = term;
     while (x != (step > 0 ? h->high : h->low) && term > sum * 1e-18) {
         /* the ratio of neighbouring terms */
@@ -75,6 +79,7 @@ static double lower_tail(const struct hypergeometric *h, double x)
  */
 static double both_tails(const struct hypergeometric *h, double x)
 {
+    assert(h->low < h->high);
     double bar = density(h, x) * (1 + 1e-7);
     bool above = x >= h->mode;
     /* on the other side of the mode the density is monotone: bisect for the last cell that is
@@ -106,6 +111,7 @@ double twin_stats_fisher(uint64_t a, uint64_t b, uint64_t c, uint64_t d, enum tw
     /* The margins bound the first cell from both sides. */
     h.low = h.column > h.other_row ? h.column - h.other_row : 0;
     h.high = h.column < h.row ? h.column : h.row;
+    assert(h.low <= h.high && h.low <= (double)a && (double)a <= h.high);
     if (h.low == h.high) /* the margins leave one table only */
         return 1;
     h.mode = floor((h.row + 1) * (h.column + 1) / (h.row + h.other_row + 2));

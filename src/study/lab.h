@@ -164,6 +164,19 @@ char *tw_lab_new_folder(const char *home, struct twin_error *err);
 int tw_lab_make_step(struct tw_lab *lab, enum tw_lab_which which, struct twin_error *err);
 void tw_lab_fini(struct tw_lab *lab);
 
+/* ---- lab_jobs.c: what is run */
+/* The words of a command, up to NULL, into lab->argv. TWIN_ENOMEM. */
+int tw_lab_copy_words(struct tw_lab *lab, const char *const *words, struct twin_error *err);
+/* One of the two jobs that come with twinrun, by args.torch: sets name, wanders, argv, weights, and
+ * factor_file where the job has one. workloads: the folder that holds them; NULL: there is none.
+ * *data (tw_free, also after an error; NULL): the folder of their data. TWIN_ENOENT: the message
+ * says what is not there; TWIN_ENOMEM. */
+int tw_lab_own_job(struct tw_lab *lab, const char *workloads, char **data, struct twin_error *err);
+/* Weighs the example's data now, so that each run says which they were; the snapshot lies in
+ * lab->folder. *given (tw_free, also after an error; NULL): as --data takes it. */
+int tw_lab_weigh_data(const struct tw_lab *lab, const char *data, char **given,
+                      struct twin_error *err);
+
 /* ---- lab_said.c */
 /* Adds a line to the page. Without memory it is left out. */
 void tw_lab_line(struct tw_lab_step *s, const char *label, const char *format, ...)

@@ -418,7 +418,7 @@ static json_t *timings_json(const struct costing *c)
 
 /* The figure, and the same by another way from the same times: the ratio of the sums must lie in
  * the ratios' range. */
-static void judge(struct costing *c)
+static void judge_cost(struct costing *c)
 {
     double x[2 * 1000], free_s = 0, pinned_s = 0, worst = 0, least = INFINITY, most = 0;
     bool all;
@@ -513,7 +513,7 @@ int tw_lab_cost(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *er
     rc = c.pair ? make_pairs(&c, err) : tw_no_memory(err, "for %zu pairs", c.most);
     c.noisy = calm(&c) < c.wanted;
     if (rc == 0 && !stop(&c))
-        judge(&c);
+        judge_cost(&c);
     json_object_set_new(s->json, "timings", timings_json(&c));
     if (rc == 0 && !stop(&c))
         rc = each_pin(&c, err);

@@ -9,6 +9,7 @@
 #include "phrase.h"
 #include "run_state.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -116,6 +117,7 @@ static char *unseen_text(const struct given *g)
 /* What the runs were found to have been given of one kind. */
 static const char *given_word(const struct given *g, int w)
 {
+    assert(w >= 0 && (size_t)w < sizeof g->unseen / sizeof *g->unseen);
     if (g->differs == w)
         return "differ";
     return g->unseen[w] ? "unseen" : "equal";

@@ -3,6 +3,7 @@
  * their results in, and the command that shows a step again. */
 #include "lab.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -114,6 +115,7 @@ static void complete_command(const struct tw_lab *lab, struct tw_lab_step *s,
 
 int tw_lab_make_step(struct tw_lab *lab, enum tw_lab_which which, struct twin_error *err)
 {
+    assert((unsigned)which < TW_LAB_STEPS);
     struct tw_lab_step *s = &lab->step[which];
     int rc = steps[which].make(lab, s, err);
     if (rc != 0 && rc != TWIN_EINTR) /* that a run did not begin: lab->interrupted says so */

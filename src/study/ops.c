@@ -22,7 +22,7 @@ enum { ROW_LIMIT_S = 60, SILENCE_S = 300, MOST_THREADS = 1024 };
 
 /* ---- what to measure */
 
-static int processors(void)
+static int count_processors(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -31,7 +31,7 @@ static int processors(void)
 /* A race needs two threads to show, on one processor, too. */
 static json_t *usual_threads(void)
 {
-    int all = processors();
+    int all = count_processors();
     return json_pack("[i, i]", 1, all < 2 ? 2 : all);
 }
 
@@ -173,8 +173,8 @@ static char *request_of(const struct tw_ops_asked *a, const struct tw_ops_result
 }
 
 /* Of one device. What PyTorch or the driver could not do is no error: it is left in d->failed. */
-static int measure(const struct tw_ops_asked *a, const struct tw_ops_result *r,
-                   struct tw_ops_device *d, const struct tw_front *front)
+static int measure_device(const struct tw_ops_asked *a, const struct tw_ops_result *r,
+                          struct tw_ops_device *d, const struct tw_front *front)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct listening l = {.device = d, .front = front};
@@ -222,7 +222,7 @@ int tw_ops_measure(const struct tw_ops_asked *a, struct tw_ops_result *r,
                    const struct tw_front *front)
 {
     for (size_t i = 0; i < r->count; i++) {
-        int rc = measure(a, r, &r->device[i], front);
+        int rc = measure_device(a, r, &r->device[i], front);
         if (rc != 0)
             return rc;
     }

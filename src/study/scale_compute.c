@@ -13,6 +13,7 @@
 #include "phrase.h"
 #include "run_state.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -63,7 +64,7 @@ struct gathered {
     double *z;
 };
 
-static void release(struct gathered *g)
+static void free_gathered(struct gathered *g)
 {
     tw_free(g->rate);
     tw_free(g->step);
@@ -102,8 +103,9 @@ static int compute(struct tw_scale *s, struct gathered *g, struct twin_scaling_s
 }
 
 /* Adds a note. One for which there is no memory is dropped: notes qualify, they decide nothing. */
-static void note(struct tw_scale *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void note(struct tw_scale *s, const char *format, ...)
+static void add_note(struct tw_scale *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void add_note(struct tw_scale *s, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -118,7 +120,7 @@ static void note(struct tw_scale *s, const char *format, ...)
     grown[s->notes++] = text;
 }
 
-static const char *workers(uint64_t n, char out[32])
+static const char *workers_text(uint64_t n, char out[32])
 {
     snprintf(out, 32, "%llu worker%s", (unsigned long long)n, tw_plural_s(n));
     return out;
@@ -128,11 +130,12 @@ static const char *workers(uint64_t n, char out[32])
  * another number of ranks than asked for. */
 static void note_runs(struct tw_scale *s, size_t c)
 {
+    assert(c < s->counts);
     struct tw_buf failed = {0};
     char who[32];
     size_t good = s->point[c].runs, n = 0;
     uint64_t ranks = 0;
-    workers(s->count[c], who);
+    workers_text(s->count[c], who);
     for (size_t i = 0; i < s->runs; i++) {
         const struct tw_scale_run *r = &s->run[i];
         if (r->workers != s->count[c])
@@ -142,21 +145,22 @@ static void note_runs(struct tw_scale *s, size_t c)
         else if (r->ranks > 1 && r->ranks != r->workers)
             ranks = r->ranks;
         if (good >= OUTLIERS_FROM && fabs(s->z[i]) > TWIN_STATS_OUTLIER_Z)
-            note(s, "%s: %s is an outlier (modified z %.1f); kept", who, r->run, s->z[i]);
+            add_note(s, "%s: %s is an outlier (modified z %.1f); kept", who, r->run, s->z[i]);
     }
     if (n)
-        note(s, "%s: %zu run%s did not end well, and %s left out: %s", who, n, tw_plural_s(n),
-             n == 1 ? "is" : "are", failed.data ? failed.data : "");
+        add_note(s, "%s: %zu run%s did not end well, and %s left out: %s", who, n, tw_plural_s(n),
+                 n == 1 ? "is" : "are", failed.data ? failed.data : "");
     if (good < ENOUGH_RUNS)
-        note(s, "%s: %zu run%s could be timed; an interval worth having needs %d", who, good,
-             tw_plural_s(good), ENOUGH_RUNS);
+        add_note(s, "%s: %zu run%s could be timed; an interval worth having needs %d", who, good,
+                 tw_plural_s(good), ENOUGH_RUNS);
     if (good >= OUTLIERS_FROM && s->point[c].mad.mad == 0)
-        note(s,
-             "%s: more than half of the runs took equally long (MAD = 0): outliers cannot be told",
-             who);
+        add_note(
+            s,
+            "%s: more than half of the runs took equally long (MAD = 0): outliers cannot be told",
+            who);
     if (ranks)
-        note(s, "%s: the job says that it has %llu ranks; does {n} reach it?", who,
-             (unsigned long long)ranks);
+        add_note(s, "%s: the job says that it has %llu ranks; does {n} reach it?", who,
+                 (unsigned long long)ranks);
     tw_buf_free(&failed);
 }
 
@@ -171,7 +175,8 @@ static void note_failed(struct tw_scale *s)
             continue;
         if (twin_run_load(dir, &r, NULL) == 0)
             words = tw_run_last_words(r);
-        note(s, "a failed run's last line: %s (all of it: %s/stderr)", words ? words : "none", dir);
+        add_note(s, "a failed run's last line: %s (all of it: %s/stderr)", words ? words : "none",
+                 dir);
         twin_run_free(r);
         tw_free(words);
         tw_free(dir);
@@ -188,11 +193,12 @@ static void note_all(struct tw_scale *s)
     for (size_t c = 0; c < s->counts; c++) {
         const struct twin_scaling_point *p = &s->point[c];
         if (s->cores > 0 && p->workers > (uint64_t)s->cores)
-            note(s,
-                 "%llu workers on %ld core%s: oversubscribed; this point says nothing of a machine "
-                 "with %llu cores",
-                 (unsigned long long)p->workers, s->cores, tw_plural_s(s->cores),
-                 (unsigned long long)p->workers);
+            add_note(
+                s,
+                "%llu workers on %ld core%s: oversubscribed; this point says nothing of a machine "
+                "with %llu cores",
+                (unsigned long long)p->workers, s->cores, tw_plural_s(s->cores),
+                (unsigned long long)p->workers);
         few |= p->runs > 0 && p->runs < OUTLIERS_FROM;
         note_runs(s, c);
         short_runs |= p->runs > 0 && !isnan(p->latency[TWIN_SCALING_P50].value) &&
@@ -205,25 +211,26 @@ static void note_all(struct tw_scale *s)
                        : observer;
     }
     if (short_runs)
-        note(s, "no p99 of steps from fewer than %zu steps a run, no p90 from fewer than %zu",
-             twin_scaling_steps_needed(TWIN_SCALING_P99),
-             twin_scaling_steps_needed(TWIN_SCALING_P90));
+        add_note(s, "no p99 of steps from fewer than %zu steps a run, no p90 from fewer than %zu",
+                 twin_scaling_steps_needed(TWIN_SCALING_P99),
+                 twin_scaling_steps_needed(TWIN_SCALING_P90));
     note_failed(s);
     if (few)
-        note(s, "outliers are looked for from %d runs on", OUTLIERS_FROM);
+        add_note(s, "outliers are looked for from %d runs on", OUTLIERS_FROM);
     if (counted && s->work.per_run)
-        note(s, "speed is that of whole runs, start and end of the job included");
+        add_note(s, "speed is that of whole runs, start and end of the job included");
     else if (counted)
-        note(s, "speed is that of the steps behind the first %llu, on the slowest rank",
-             (unsigned long long)s->args.warmup);
+        add_note(s, "speed is that of the steps behind the first %llu, on the slowest rank",
+                 (unsigned long long)s->args.warmup);
     if (observer > OBSERVER_NOTED)
-        note(s,
-             "up to %.0f%% of a process's time went into watching it: that much of a step is ours",
-             100 * observer);
+        add_note(
+            s,
+            "up to %.0f%% of a process's time went into watching it: that much of a step is ours",
+            100 * observer);
     if (s->out_of_time)
-        note(s, "ended by --max-time; the same command with --resume goes on");
+        add_note(s, "ended by --max-time; the same command with --resume goes on");
     else if (s->interrupted)
-        note(s, "interrupted; the same command with --resume goes on");
+        add_note(s, "interrupted; the same command with --resume goes on");
 }
 
 static bool have_room(struct gathered *g, size_t n)
@@ -245,7 +252,7 @@ int tw_scale_compute(struct tw_scale *s, struct twin_error *err)
     const bool room = have_room(&g, s->runs + 1);
     s->z = tw_reallocarray(NULL, s->runs + 1, sizeof *s->z);
     int rc = room && s->z ? compute(s, &g, set) : TWIN_ENOMEM;
-    release(&g);
+    free_gathered(&g);
     if (rc == TWIN_EINVAL)
         return twin_error_set(err, rc, "a speed that was measured is no positive finite number");
     if (rc != 0)

@@ -147,8 +147,8 @@ static bool same_layout(const struct twin_layout *l, const struct twin_layout *m
 
 /* How far the last weights of b are from those of a. NULL, or (static) why they cannot be compared.
  */
-static const char *distance(const struct twin_ends *a, const struct twin_ends *b,
-                            struct tw_scale_result *out)
+static const char *distance_of_ends(const struct twin_ends *a, const struct twin_ends *b,
+                                    struct tw_scale_result *out)
 {
     double d2 = 0, n2 = 0;
     bool measured = true;
@@ -238,7 +238,7 @@ void tw_scale_compare_results(struct tw_scale *s)
             base = other;
             have_base = true;
         } else {
-            const char *why = distance(&base, &other, out);
+            const char *why = distance_of_ends(&base, &other, out);
             out->why = why ? tw_strdup(why) : NULL;
             out->loss = other.loss;
             out->loss_distance = fabs(other.loss - base.loss);

@@ -68,7 +68,7 @@ static const char *work_text(const struct tw_scale *s)
 }
 
 /* What a study is made for: one with an equal object may be gone on with. */
-static json_t *describe(const struct tw_scale *s)
+static json_t *describe_study(const struct tw_scale *s)
 {
     json_t *counts = json_array();
     char *cwd = tw_path_absolute(".", NULL);
@@ -153,8 +153,8 @@ static char **command_of(const struct tw_scale *s, uint64_t workers)
 }
 
 /* One run of the job with so many workers; t->run is the caller's. */
-static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_trial *t,
-                  struct twin_error *err)
+static int launch_run(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_trial *t,
+                      struct twin_error *err)
 {
     char *spool = isatty(STDIN_FILENO) ? NULL : tw_printf("%s/stdin", s->journal->folder);
     char **argv = command_of(s, workers);
@@ -177,8 +177,8 @@ static int launch(struct tw_scale *s, uint64_t round, uint64_t workers, struct t
 }
 
 /* Takes from a run what the study needs of it. */
-static int take(struct tw_scale *s, const struct tw_trial *t, struct tw_scale_run *out,
-                struct twin_error *err)
+static int take_run(struct tw_scale *s, const struct tw_trial *t, struct tw_scale_run *out,
+                    struct twin_error *err)
 {
     const struct twin_run *r = t->run;
     char text[32];
@@ -194,7 +194,7 @@ static int take(struct tw_scale *s, const struct tw_trial *t, struct tw_scale_ru
 }
 
 /* Writes a run down, then counts it. Takes what one holds. */
-static int keep(struct tw_scale *s, struct tw_scale_run *one, struct twin_error *err)
+static int keep_run(struct tw_scale *s, struct tw_scale_run *one, struct twin_error *err)
 {
     int rc = tw_journal_add(s->journal, tw_scale_run_json(one), err);
     if (rc == 0 && (rc = tw_scale_add(s, one)) != 0)
@@ -203,7 +203,7 @@ static int keep(struct tw_scale *s, struct tw_scale_run *one, struct twin_error 
 }
 
 /* One run, which the journal keeps before it counts. */
-static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t deadline_ns)
+static int make_run(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t deadline_ns)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char title[64];
@@ -217,7 +217,7 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
     for (size_t i = 0; i < s->runs; i++)
         if (s->run[i].workers == workers && s->run[i].good)
             t.expected_s = s->run[i].wall_s;
-    int rc = launch(s, round, workers, &t, &err);
+    int rc = launch_run(s, round, workers, &t, &err);
     s->interrupted |= rc == TWIN_EINTR || t.end == TW_TRIAL_INTERRUPTED;
     s->out_of_time |= t.end == TW_TRIAL_OUT_OF_TIME;
     if (rc == TWIN_EINTR)
@@ -230,10 +230,10 @@ static int make(struct tw_scale *s, uint64_t round, uint64_t workers, uint64_t d
         return TWIN_ENOENT;
     }
     if (!s->interrupted && !s->out_of_time) { /* else it is made again */
-        rc = take(s, &t, &one, &err);
+        rc = take_run(s, &t, &one, &err);
         if (rc == 0 && !s->args.quiet)
             tw_trial_line(s->front, title, t.run, one.state);
-        rc = rc ? rc : keep(s, &one, &err);
+        rc = rc ? rc : keep_run(s, &one, &err);
     }
     tw_scale_run_free(&one);
     twin_run_free(t.run);
@@ -256,7 +256,7 @@ static void show_lines(const struct tw_front *front, char *text)
 static int open_journal(struct tw_scale *s)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    json_t *what = describe(s);
+    json_t *what = describe_study(s);
     char *plan = plan_text(s);
     const struct tw_journal_of of = {.kind = "studies",
                                      .name = "study.json",
@@ -287,7 +287,7 @@ int tw_scale_make_runs(struct tw_scale *s)
             if (s->interrupted || s->out_of_time)
                 return 0;
             if (!is_made(s, round, order[i]) && !is_hopeless(s, order[i]))
-                rc = make(s, round, order[i], deadline_ns);
+                rc = make_run(s, round, order[i], deadline_ns);
         }
     }
     return rc;
@@ -319,7 +319,7 @@ static char *masked_command(const struct tw_scale *s)
 
 /* Of the first run that ended well, whose commands and numbers of workers are left out: these are
  * the study's. */
-static char *configuration(const struct tw_scale *s)
+static char *gather_configuration(const struct tw_scale *s)
 {
     char *text = NULL;
     for (size_t i = 0; i < s->runs && !text; i++) {
@@ -346,7 +346,7 @@ int tw_scale_measure(struct tw_scale *s)
     int rc = tw_scale_make_runs(s);
     if (rc != 0)
         return rc;
-    s->configuration = configuration(s);
+    s->configuration = gather_configuration(s);
     if (!s->configuration)
         return tw_front_trouble(s->front, NULL, "scale: no memory");
     tw_scale_compare_results(s);

@@ -28,7 +28,7 @@ static int find_number(char *const *argv, size_t from, size_t to, const char *na
 }
 
 /* How many words the command has. */
-static size_t words(char *const *argv)
+static size_t count_words(char *const *argv)
 {
     size_t n = 0;
     while (argv[n])
@@ -37,8 +37,8 @@ static size_t words(char *const *argv)
 }
 
 /* A knob that stands at argv[word] + skip. */
-static int add(struct tw_shrink *c, enum tw_knob_kind kind, const char *name, size_t word,
-               size_t skip, uint64_t from, uint64_t to, struct twin_error *err)
+static int add_knob(struct tw_shrink *c, enum tw_knob_kind kind, const char *name, size_t word,
+                    size_t skip, uint64_t from, uint64_t to, struct twin_error *err)
 {
     if (c->knob_count == TW_KNOBS_MAX)
         return twin_error_set(err, TWIN_EINVAL, "expected at most %d knobs", TW_KNOBS_MAX);
@@ -89,7 +89,7 @@ static int add_ranks(struct tw_shrink *c, struct twin_error *err)
     size_t to = names ? end_of_options(c->argv, from) : 0;
     for (; names && *names; names++)
         if (find_number(c->argv, from, to, *names, &word, &skip, &value) == 1)
-            return value > 1 ? add(c, TW_KNOB_RANKS, *names, word, skip, value, 1, err) : 0;
+            return value > 1 ? add_knob(c, TW_KNOB_RANKS, *names, word, skip, value, 1, err) : 0;
     return 0;
 }
 
@@ -112,7 +112,7 @@ static int add_argument(struct tw_shrink *c, const char *name, uint64_t from, ui
 {
     size_t word, skip;
     uint64_t value = 0;
-    int found = find_number(c->argv, 1, words(c->argv), name, &word, &skip, &value);
+    int found = find_number(c->argv, 1, count_words(c->argv), name, &word, &skip, &value);
     if (found == 0)
         return twin_error_set(
             err, TWIN_EINVAL,
@@ -130,7 +130,7 @@ static int add_argument(struct tw_shrink *c, const char *name, uint64_t from, ui
             c->knob[i].to = to;
             return 0;
         }
-    return add(c, TW_KNOB_ARGUMENT, name, word, skip, from, to, err);
+    return add_knob(c, TW_KNOB_ARGUMENT, name, word, skip, from, to, err);
 }
 
 /* One --knob. */
@@ -149,7 +149,7 @@ static int add_declared(struct tw_shrink *c, const char *text, struct twin_error
             "TO the smaller one; found \"%s\"",
             text);
     else if (env)
-        rc = add(c, TW_KNOB_ENV, copy + 4, 0, 0, from, to, err);
+        rc = add_knob(c, TW_KNOB_ENV, copy + 4, 0, 0, from, to, err);
     else
         rc = add_argument(c, copy, from, to, err);
     tw_free(copy);
@@ -200,7 +200,7 @@ static bool put_number(const struct tw_shrink *c, const struct tw_knob *k, uint6
 int tw_shrink_command(const struct tw_shrink *c, const struct tw_shrink_setting *s,
                       struct tw_shrink_command *out)
 {
-    size_t n = words(c->argv);
+    size_t n = count_words(c->argv);
     *out = (struct tw_shrink_command){tw_calloc(n + 1, sizeof(char *)),
                                       tw_calloc(TW_KNOBS_MAX + 1, sizeof(char *))};
     bool good = out->argv && out->env;

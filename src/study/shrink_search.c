@@ -10,6 +10,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -67,8 +68,8 @@ static void say_trial(const struct tw_shrink *c, const struct tw_shrink_setting 
 
 /* Tries a setting, and keeps it when the divergence stays. 0, or a TWIN_E*;
  * *kept, and *why (the caller's) when not. */
-static int try(struct tw_shrink *c, struct chain *k, const struct tw_shrink_setting *s, bool *kept,
-               char **why)
+static int try_setting(struct tw_shrink *c, struct chain *k, const struct tw_shrink_setting *s,
+                       bool *kept, char **why)
 {
     static const char *const words[] = {"stays", "gone", "fails", "not finished"};
     struct tw_shrink_evidence e;
@@ -101,7 +102,7 @@ static const struct tw_shrink_evidence *last_seen(const struct tw_shrink *c, con
 }
 
 /* The smallest setting that was accepted; the whole job, if none was. */
-static struct tw_shrink_setting current(const struct tw_shrink *c, const struct chain *k)
+static struct tw_shrink_setting current_setting(const struct tw_shrink *c, const struct chain *k)
 {
     return k->count ? k->at[k->count - 1] : c->whole;
 }
@@ -123,10 +124,10 @@ static void set_why(char **slot, uint64_t value, char *why)
 /* Tries that many steps. A later success at fewer steps makes an earlier reason void. */
 static int try_steps(struct tw_shrink *c, struct chain *k, uint64_t steps, bool *kept)
 {
-    struct tw_shrink_setting s = current(c, k);
+    struct tw_shrink_setting s = current_setting(c, k);
     char *why = NULL;
     s.steps = steps;
-    int rc = try(c, k, &s, kept, &why);
+    int rc = try_setting(c, k, &s, kept, &why);
     if (rc == 0 && (!*kept || steps <= c->steps_why_at)) {
         set_why(&c->steps_why, steps, why);
         c->steps_why_at = steps;
@@ -148,7 +149,7 @@ static bool in_a_step(const struct twin_finding *f)
 static int fewer_steps(struct tw_shrink *c, struct chain *k)
 {
     const struct tw_shrink_evidence *e = last_seen(c, k);
-    struct tw_shrink_setting s = current(c, k);
+    struct tw_shrink_setting s = current_setting(c, k);
     uint64_t most = s.steps ? s.steps : e->steps;
     uint64_t least = (uint64_t)e->first_step + 1;
     uint64_t next = (uint64_t)e->last_step + 1;
@@ -186,17 +187,18 @@ static int fewer_steps(struct tw_shrink *c, struct chain *k)
 /* ---- knobs */
 
 /* First as small as allowed, which is the largest gain; then halves, until the divergence goes. */
-static int smaller(struct tw_shrink *c, struct chain *k, size_t knob)
+static int make_smaller(struct tw_shrink *c, struct chain *k, size_t knob)
 {
+    assert(knob < c->knob_count);
     struct tw_knob *x = &c->knob[knob];
-    struct tw_shrink_setting s = current(c, k);
+    struct tw_shrink_setting s = current_setting(c, k);
     uint64_t value = s.value[knob];
     bool kept = true;
     int rc = 0;
     for (uint64_t next = x->to; rc == 0 && going(c) && kept && value > x->to && next < value;) {
         char *why = NULL;
         s.value[knob] = next;
-        rc = try(c, k, &s, &kept, &why);
+        rc = try_setting(c, k, &s, &kept, &why);
         if (kept) {
             value = next;
         } else {
@@ -224,7 +226,7 @@ static int confirm(struct tw_shrink *c, struct chain *k)
     int rc = 0;
     for (bool stands = false; rc == 0 && k->count && !stands;) {
         struct tw_shrink_evidence *e = &c->confirmed;
-        struct tw_shrink_setting s = current(c, k);
+        struct tw_shrink_setting s = current_setting(c, k);
         enum tw_shrink_answer answer;
         tw_shrink_evidence_free(e);
         c->now = s;
@@ -303,7 +305,7 @@ int tw_shrink_find(struct tw_shrink *c, enum tw_shrink_outcome *outcome)
     if (rc == 0 && diverges) {
         rc = fewer_steps(c, k);
         for (size_t i = 0; i < c->knob_count && rc == 0; i++)
-            rc = smaller(c, k, i);
+            rc = make_smaller(c, k, i);
         if (rc == 0 && c->knob_count && k->count) /* a smaller job may diverge sooner */
             rc = fewer_steps(c, k);
         if (rc == 0)

@@ -10,6 +10,7 @@
 
 #include "base.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ static int keep_text(char ***list, size_t *count, char *text)
 /* Keeps the digest of its last weights, of a good run that shows them. */
 static int note_bits(struct tw_experiment *x, int arm, const struct twin_run *r)
 {
+    assert(arm == 0 || arm == 1);
     struct tw_scale_run one = {0};
     int rc = 0;
     if (!tw_run_failed(r) && tw_scale_read_run(r, 1, &one, NULL) == 0 && *one.weights)
@@ -42,6 +44,7 @@ static int note_bits(struct tw_experiment *x, int arm, const struct twin_run *r)
 /* One run of an arm. */
 static int make_run(struct tw_experiment *x, int arm, uint64_t number)
 {
+    assert(arm == 0 || arm == 1);
     struct twin_error err = TWIN_ERROR_INIT;
     char title[64], text[32], *argv[4];
     struct tw_trial t = {.front = x->front, .title = title};

@@ -88,7 +88,7 @@ static void free_kinds(struct kinds *k)
 }
 
 /* "python kmeans.py (6 runs), ./other (2 runs)" */
-static char *list(const struct kinds *k)
+static char *list_kinds(const struct kinds *k)
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
@@ -109,7 +109,7 @@ int tw_set_one_program(const struct tw_set *s, struct twin_error *err)
     if (!s->run || s->n == 0)
         return 0;
     bool known = kinds_of(s, program_of, &k);
-    char *text = known && k.count > 1 ? list(&k) : NULL;
+    char *text = known && k.count > 1 ? list_kinds(&k) : NULL;
     int rc = known && (text || k.count == 1) ? 0 : tw_no_memory(err, "for %zu commands", s->n);
     if (rc == 0 && k.count > 1)
         rc = twin_error_set(err, TWIN_EINVAL,
@@ -133,7 +133,7 @@ char *tw_set_commands(const struct tw_set *s)
     if (!s->run || s->n < 2)
         return tw_strdup("");
     bool known = kinds_of(s, command_of, &k);
-    char *all = known && k.count > 1 ? list(&k) : NULL;
+    char *all = known && k.count > 1 ? list_kinds(&k) : NULL;
     char *text = known && k.count == 1 ? tw_strdup("") : NULL;
     if (all)
         text = tw_printf("%zu commands: %s", k.count, all);

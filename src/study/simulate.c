@@ -26,7 +26,7 @@ enum { LEAST_SAMPLE = 64 };
 
 /* ---- numbers */
 
-/* What `fill` draws contributions from. scale_seed: of the magnitudes of wide numbers. */
+/* What fill_element() draws contributions from. scale_seed: of the magnitudes of wide numbers. */
 struct numbers {
     const struct tw_simulation *s;
     uint64_t seed, scale_seed;
@@ -45,7 +45,7 @@ static double to_type(enum twin_dtype dtype, double x)
 /* Contributions of all ranks to an element: draw r of the element's own seed is rank r's. With
  * --data a number of the file is drawn; else a normal one, of wide numbers times 2 to a power from
  * -20 to 20. */
-static void fill(const void *user, uint64_t element, double *x)
+static void fill_element(const void *user, uint64_t element, double *x)
 {
     const struct numbers *n = user;
     const uint64_t seed = twin_seed_index(n->seed, "element", element);
@@ -66,7 +66,7 @@ static void fill(const void *user, uint64_t element, double *x)
 }
 
 /* Reads --data. Numbers that are not finite in the type are refused with a complaint. */
-static int load(struct tw_simulation *s, const struct tw_front *front)
+static int load_data(struct tw_simulation *s, const struct tw_front *front)
 {
     const struct tw_simulate_args *a = s->args;
     uint64_t bad = 0;
@@ -141,8 +141,8 @@ static int by_value(const void *a, const void *b)
 /* For each trial: who stands at which place, and its time. Of "arrival" the order in which
  * contributions came decides the places. Times are sorted, since only their distribution is
  * shown. */
-static int prepare(const struct tw_simulation *s, struct tw_simulated *r, uint32_t *place,
-                   struct twin_vector_order *order, struct twin_error *err)
+static int prepare_trials(const struct tw_simulation *s, struct tw_simulated *r, uint32_t *place,
+                          struct twin_vector_order *order, struct twin_error *err)
 {
     const struct tw_simulate_args *a = s->args;
     const uint32_t ranks = (uint32_t)a->ranks;
@@ -187,14 +187,14 @@ static int simulate_one(struct tw_simulation *s, struct tw_simulated *r, const u
                  : tw_no_memory(err, "for %llu trials of %llu ranks", (unsigned long long)a->trials,
                                 (unsigned long long)a->ranks);
     if (rc == 0)
-        rc = prepare(s, r, place, order, err);
+        rc = prepare_trials(s, r, place, order, err);
     const struct twin_vector_job job = {
         .dtype = s->dtype,
         .ranks = (uint32_t)a->ranks,
         .element = list,
         .elements = s->sampled,
         .all = a->elements,
-        .fill = fill,
+        .fill = fill_element,
         .user = &numbers,
         .order = order,
         .orders = a->trials,
@@ -213,7 +213,7 @@ int tw_simulate(struct tw_simulation *s, const struct tw_front *front)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     uint64_t *list = NULL;
-    int rc = load(s, front);
+    int rc = load_data(s, front);
     if (rc != 0)
         return rc;
     rc = choose_sample(s->args, s, &list, &err);

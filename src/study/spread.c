@@ -139,7 +139,7 @@ struct stack {
     uint32_t ranks;
 };
 
-static void fill(const void *user, uint64_t element, double *x)
+static void fill_element(const void *user, uint64_t element, double *x)
 {
     const struct stack *s = user;
     for (uint32_t r = 0; r < s->ranks; r++)
@@ -176,7 +176,7 @@ static int vectors(struct tw_spread_found *f, const struct stack *s, const struc
         .ranks = s->ranks,
         .elements = f->values->n,
         .all = f->values->n,
-        .fill = fill,
+        .fill = fill_element,
         .user = s,
         .order = order,
         .orders = all,

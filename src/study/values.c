@@ -27,7 +27,7 @@ struct values_asked {
 
 /* ---- numbers */
 
-static void convert(const void *from, enum twin_dtype dtype, size_t n, double *to)
+static void convert_values(const void *from, enum twin_dtype dtype, size_t n, double *to)
 {
     for (size_t i = 0; i < n; i++) {
         switch (dtype) {
@@ -62,7 +62,7 @@ static int read_tensor(struct twin_tensors *f, size_t i, double *to, struct twin
         const uint64_t n = e->count - at < CHUNK ? e->count - at : CHUNK;
         rc = twin_tensors_read(f, i, at, n, room, err);
         if (rc == 0)
-            convert(room, e->dtype, n, to + at);
+            convert_values(room, e->dtype, n, to + at);
     }
     return rc;
 }
@@ -110,7 +110,8 @@ static int say_nothing(const struct values_asked *asked, struct twin_tensors *f,
     return TWIN_EINVAL;
 }
 
-static int load(const struct values_asked *asked, struct twin_tensors *f, struct tw_values *v)
+static int load_values(const struct values_asked *asked, struct twin_tensors *f,
+                       struct tw_values *v)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     bool matched = false;
@@ -159,7 +160,7 @@ int tw_values_load(const struct tw_front *front, const char *command, const char
         tw_front_trouble(front, &err, "%s", command);
         return rc;
     }
-    rc = load(&asked, f, out);
+    rc = load_values(&asked, f, out);
     twin_tensors_close(f);
     if (rc != 0)
         tw_values_free(out);

@@ -12,6 +12,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,17 +65,18 @@ static struct side side_of(const struct tw_block *b, const bool *slow, size_t n,
 
 static double per_step(const struct side *s, int c)
 {
+    assert(c >= 0 && c < TWIN_COUNTERS);
     return s->rate[c] * s->t;
 }
 
 /* Of the extra time of a step, how much is extra time of this counter. */
-static double share(const struct view *v, int c)
+static double share_of_counter(const struct view *v, int c)
 {
     return (per_step(&v->slow, c) - per_step(&v->usual, c)) / v->extra;
 }
 
 /* False also for a counter that was not tested. */
-static bool moved(const struct view *v, int c)
+static bool counter_moved(const struct view *v, int c)
 {
     for (size_t i = 0; i < v->dip->tested; i++)
         if ((int)v->dip->moved[i].counter == c)
@@ -85,7 +87,7 @@ static bool moved(const struct view *v, int c)
 /* Did a counter of seconds move, and is its share of the extra time large enough? */
 static bool accounts(const struct view *v, int c)
 {
-    return moved(v, c) && share(v, c) >= SHARE;
+    return counter_moved(v, c) && share_of_counter(v, c) >= SHARE;
 }
 
 /*
@@ -95,25 +97,26 @@ static bool accounts(const struct view *v, int c)
 static bool other_number(const struct view *v, int c)
 {
     double a = v->usual.rate[c], b = v->slow.rate[c];
-    return moved(v, c) && fabs(b - a) >= .5 && fabs(b - a) >= .05 * fmax(a, b);
+    return counter_moved(v, c) && fabs(b - a) >= .5 && fabs(b - a) >= .05 * fmax(a, b);
 }
 
 /*
  * Do the steps move as many bytes as before, but at a lower rate, while their thread neither runs
  * nor waits for a processor? Or are more segments sent again?
  */
-static bool network(const struct view *v)
+static bool is_network(const struct view *v)
 {
-    double idle = 1 - share(v, TWIN_COUNTER_RAN) - share(v, TWIN_COUNTER_WAIT);
+    double idle = 1 - share_of_counter(v, TWIN_COUNTER_RAN) -
+                  share_of_counter(v, TWIN_COUNTER_WAIT);
     if (isnan(idle) || idle < .5)
         return false;
-    if (moved(v, TWIN_COUNTER_RETRANSMITS) &&
+    if (counter_moved(v, TWIN_COUNTER_RETRANSMITS) &&
         v->slow.rate[TWIN_COUNTER_RETRANSMITS] > v->usual.rate[TWIN_COUNTER_RETRANSMITS])
         return true;
     static const int traffic[] = {TWIN_COUNTER_NET, TWIN_COUNTER_LOOPBACK};
     for (int i = 0; i < 2; i++) {
         double a = per_step(&v->usual, traffic[i]), b = per_step(&v->slow, traffic[i]);
-        if (moved(v, traffic[i]) && a >= 1024 && b > a / 2 && b < 2 * a &&
+        if (counter_moved(v, traffic[i]) && a >= 1024 && b > a / 2 && b < 2 * a &&
             v->slow.rate[traffic[i]] < v->usual.rate[traffic[i]])
             return true;
     }
@@ -122,16 +125,16 @@ static bool network(const struct view *v)
 
 static bool lower(const struct view *v, int c)
 {
-    return moved(v, c) && v->slow.rate[c] < .97 * v->usual.rate[c];
+    return counter_moved(v, c) && v->slow.rate[c] < .97 * v->usual.rate[c];
 }
 
 static bool higher(const struct view *v, int c)
 {
-    return moved(v, c) && v->slow.rate[c] > v->usual.rate[c];
+    return counter_moved(v, c) && v->slow.rate[c] > v->usual.rate[c];
 }
 
 /* Did a clock fall by 3%, or does the hardware say that it was held back? */
-static bool clocks(const struct view *v)
+static bool is_clocks(const struct view *v)
 {
     return lower(v, TWIN_COUNTER_CLOCK) || higher(v, TWIN_COUNTER_THERMAL) ||
            lower(v, TWIN_COUNTER_GPU_CLOCK) || higher(v, TWIN_COUNTER_GPU_SLOWED);
@@ -153,15 +156,15 @@ static enum twin_cause cause_of(const struct view *v)
         return TWIN_CAUSE_INTERFERENCE;
     if (accounts(v, TWIN_COUNTER_MEMORY_STALL))
         return TWIN_CAUSE_MEMORY;
-    if (clocks(v))
+    if (is_clocks(v))
         return TWIN_CAUSE_CLOCK;
-    if (network(v))
+    if (is_network(v))
         return TWIN_CAUSE_NETWORK;
     if (accounts(v, TWIN_COUNTER_IO_STALL) || accounts(v, TWIN_COUNTER_IOWAIT))
         return TWIN_CAUSE_DISK;
     /* Threads other than the step's wait for a processor, or caches and memory are shared with
      * others. */
-    if (moved(v, TWIN_COUNTER_OTHERS) &&
+    if (counter_moved(v, TWIN_COUNTER_OTHERS) &&
         v->slow.rate[TWIN_COUNTER_OTHERS] - v->usual.rate[TWIN_COUNTER_OTHERS] >= .25)
         return TWIN_CAUSE_INTERFERENCE;
     return TWIN_CAUSE_UNKNOWN;
@@ -225,7 +228,7 @@ static int test_all(const struct tw_block *b, const bool *slow, size_t n, size_t
                                               .p = r.p,
                                               .usual = v->usual.rate[c],
                                               .slow = v->slow.rate[c],
-                                              .share = seconds ? share(v, c) : NAN};
+                                              .share = seconds ? share_of_counter(v, c) : NAN};
     }
     out->tested = k;
     if (k && twin_stats_holm(p, k, adjusted) == 0)

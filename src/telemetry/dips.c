@@ -13,6 +13,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,8 @@
  * Adds a row to a block. Amounts are summed; levels are weighted with their time. known: seconds
  * for which each counter is known.
  */
-static void add(struct tw_block *b, double known[TWIN_COUNTERS], const struct twin_telemetry_row *r)
+static void add_row(struct tw_block *b, double known[TWIN_COUNTERS],
+                    const struct twin_telemetry_row *r)
 {
     if (b->steps == 0) {
         b->first = r->first;
@@ -58,7 +60,7 @@ static void add(struct tw_block *b, double known[TWIN_COUNTERS], const struct tw
  * Turns the sums of a block into rates, and sets `known` back for the next one. A counter that is
  * not known for most of the block is NaN.
  */
-static void finish(struct tw_block *b, double known[TWIN_COUNTERS])
+static void finish_block(struct tw_block *b, double known[TWIN_COUNTERS])
 {
     for (int c = 0; c < TWIN_COUNTERS; c++) {
         b->rate[c] = known[c] > b->seconds / 2 ? b->rate[c] / known[c] : NAN;
@@ -71,6 +73,7 @@ static void finish(struct tw_block *b, double known[TWIN_COUNTERS])
 size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most,
                       struct tw_block out[TW_BLOCKS_MAX])
 {
+    assert(most >= 1 && most <= TW_BLOCKS_MAX);
     double seconds = 0, known[TWIN_COUNTERS] = {0};
     for (size_t i = 1; i < p->rows; i++)
         seconds += p->row[i].seconds;
@@ -80,14 +83,14 @@ size_t tw_blocks_make(const struct twin_telemetry_process *p, size_t most,
     for (size_t i = 1; i < p->rows && seconds >= BLOCK_S; i++) {
         if (n == 0 || (n < most && out[n - 1].seconds >= least && left >= least / 2)) {
             if (n)
-                finish(&out[n - 1], known);
+                finish_block(&out[n - 1], known);
             out[n++] = (struct tw_block){.first = 0};
         }
-        add(&out[n - 1], known, &p->row[i]);
+        add_row(&out[n - 1], known, &p->row[i]);
         left -= p->row[i].seconds;
     }
     if (n)
-        finish(&out[n - 1], known);
+        finish_block(&out[n - 1], known);
     return n;
 }
 
@@ -101,7 +104,7 @@ static double log_time(const struct tw_block *b)
 
 /*
  * Blocks from .. to - 1. score: how far their values lie above the mean of all, made comparable
- * over lengths by weight().
+ * over lengths by weight_of_length().
  */
 struct stretch {
     size_t from, to;
@@ -111,13 +114,15 @@ struct stretch {
 /* The most blocks of a stretch. If more were slow, they would be the usual ones. */
 static size_t longest(size_t n)
 {
+    assert(n <= TW_BLOCKS_MAX);
     return n * 4 / 5;
 }
 
 /* What the sum over `length` blocks of centred values is multiplied with, so that stretches of all
  * lengths compare. */
-static double weight(size_t length, size_t n)
+static double weight_of_length(size_t length, size_t n)
 {
+    assert(length > 0 && length < n);
     return 1 / sqrt((double)length * (double)(n - length));
 }
 
@@ -125,8 +130,9 @@ static double weight(size_t length, size_t n)
  * The stretch of 2 blocks to four fifths of all whose values lie most above the mean. from == to:
  * no stretch lies above it.
  */
-static struct stretch scan(const double *x, size_t n)
+static struct stretch find_stretch(const double *x, size_t n)
 {
+    assert(n >= 2 && n <= TW_BLOCKS_MAX);
     double sum[TW_BLOCKS_MAX + 1] = {0}, mean = 0;
     struct stretch best = {0, 0, 0};
     for (size_t i = 0; i < n; i++)
@@ -135,7 +141,7 @@ static struct stretch scan(const double *x, size_t n)
         sum[i + 1] = sum[i] + x[i] - mean;
     for (size_t length = 2; length <= longest(n); length++)
         for (size_t from = 0; from + length <= n; from++) {
-            double score = (sum[from + length] - sum[from]) * weight(length, n);
+            double score = (sum[from + length] - sum[from]) * weight_of_length(length, n);
             if (score > best.score)
                 best = (struct stretch){from, from + length, score};
         }
@@ -147,8 +153,9 @@ static struct stretch scan(const double *x, size_t n)
  * largest sum likes one more or less. Values nearer to the median outside than to that inside are
  * the others'.
  */
-static void trim(struct stretch *s, const double *y, size_t n)
+static void trim_stretch(struct stretch *s, const double *y, size_t n)
 {
+    assert(n <= TW_BLOCKS_MAX && s->from < s->to && s->to <= n);
     double in[TW_BLOCKS_MAX], out[TW_BLOCKS_MAX], a = 0, b = 0;
     size_t inside = 0, outside = 0;
     for (size_t i = 0; i < n; i++)
@@ -185,15 +192,16 @@ static bool any_stretch(const double *x, size_t n, const double *needed)
  * with them. Stops as soon as the share is seen to exceed ALPHA. The seed is fixed, so one run
  * gives one answer. 1e-9 keeps rounding from hiding a tie.
  */
-static double chance(const double *x, size_t n, double score, size_t shuffles)
+static double chance_of_stretch(const double *x, size_t n, double score, size_t shuffles)
 {
+    assert(n >= 2 && n <= TW_BLOCKS_MAX);
     double mixed[TW_BLOCKS_MAX], needed[TW_BLOCKS_MAX + 1], mean = 0;
     for (size_t i = 0; i < n; i++)
         mean += x[i] / (double)n;
     for (size_t i = 0; i < n; i++)
         mixed[i] = x[i] - mean;
     for (size_t length = 2; length <= longest(n); length++)
-        needed[length] = (score - 1e-9) / weight(length, n);
+        needed[length] = (score - 1e-9) / weight_of_length(length, n);
     size_t as_much = 0, s = 0;
     uint64_t state = SEED;
     for (; s < shuffles && (double)(1 + as_much) <= ALPHA * (double)(shuffles + 1); s++) {
@@ -212,7 +220,7 @@ static double chance(const double *x, size_t n, double score, size_t shuffles)
  * Moves values far out in, to where a slow block is one among many: a single pause of a collector
  * is not a dip, and must not hide one.
  */
-static void tame(const double *y, size_t n, double *out)
+static void tame_values(const double *y, size_t n, double *out)
 {
     struct twin_mad m = {.mad = 0};
     double middle = 0;
@@ -255,11 +263,11 @@ static bool would_show(const double *y, size_t n)
     double x[TW_BLOCKS_MAX], in[TW_BLOCKS_MAX], out[TW_BLOCKS_MAX], a = 0, b = 0;
     bool slow[TW_BLOCKS_MAX] = {false};
     size_t inside = 0, outside = 0;
-    tame(y, n, x);
-    struct stretch s = scan(x, n);
+    tame_values(y, n, x);
+    struct stretch s = find_stretch(x, n);
     if (s.to <= s.from)
         return false;
-    trim(&s, y, n);
+    trim_stretch(&s, y, n);
     for (size_t i = 0; i < n; i++) {
         slow[i] = i >= s.from && i < s.to;
         if (slow[i])
@@ -269,7 +277,8 @@ static bool would_show(const double *y, size_t n)
     }
     if (twin_stats_median(in, inside, &a) != 0 || twin_stats_median(out, outside, &b) != 0)
         return false;
-    return a - b >= threshold(y, slow, n) && chance(x, n, s.score, TRIAL_SHUFFLES) <= ALPHA;
+    return a - b >= threshold(y, slow, n) &&
+           chance_of_stretch(x, n, s.score, TRIAL_SHUFFLES) <= ALPHA;
 }
 
 /*
@@ -280,6 +289,7 @@ static bool would_show(const double *y, size_t n)
  */
 static double least_visible(const double *y, size_t n, double least)
 {
+    assert(n >= 2 && n <= TW_BLOCKS_MAX);
     size_t length = n / 5 > 2 ? n / 5 : 2;
     for (int trial = 0; trial < TRIALS; trial++) {
         double slower = least * pow(1.15, trial);
@@ -304,6 +314,7 @@ static double least_visible(const double *y, size_t n, double least)
 static void describe_unrest(const struct tw_block *b, const double *y, size_t n,
                             struct twin_dip *out)
 {
+    assert(n > 0 && n <= TW_BLOCKS_MAX);
     const bool none[TW_BLOCKS_MAX] = {false};
     double middle = 0, least = threshold(y, none, n);
     if (twin_stats_median(y, n, &middle) != 0)
@@ -332,16 +343,16 @@ int tw_dip_find(const struct twin_telemetry_process *p, struct tw_effort effort,
         return 0;
     for (size_t i = 0; i < n; i++)
         y[i] = log_time(&b[i]);
-    tame(y, n, x);
-    struct stretch s = scan(x, n);
+    tame_values(y, n, x);
+    struct stretch s = find_stretch(x, n);
     if (s.to > s.from)
-        trim(&s, y, n);
+        trim_stretch(&s, y, n);
     for (size_t i = s.from; i < s.to; i++)
         slow[i] = true;
     double least = threshold(y, slow, n);
     out->outcome = TWIN_DIP_NONE;
     out->visible = expm1(least);
-    out->p = s.to > s.from ? chance(x, n, s.score, effort.shuffles) : 1;
+    out->p = s.to > s.from ? chance_of_stretch(x, n, s.score, effort.shuffles) : 1;
     /*
      * Both hurdles must be taken: rare among shuffled blocks, and slower than the run's unrest
      * explains. Each is asked for only where it can still decide, because measuring takes long.

@@ -11,6 +11,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,8 +102,9 @@ static bool all_spin(const struct ranks *all)
  * of what a step would take without the wait for a processor, with its sign turned so that slower
  * is larger. 1e-3 keeps the logarithm finite.
  */
-static double value(const struct ranks *all, const struct rank *r, size_t block, bool spin)
+static double value_of_block(const struct ranks *all, const struct rank *r, size_t block, bool spin)
 {
+    assert(block >= r->first && block < r->first + r->count);
     return spin ? -log(fmax(1e-3, 1 - all->wait[block] / r->step)) : log(all->own[block]);
 }
 
@@ -110,9 +112,10 @@ static double value(const struct ranks *all, const struct rank *r, size_t block,
  * Compares one rank with all others together and fills out; whether it matters is asked behind.
  * Returns 0 or an error of the statistics.
  */
-static int against(const struct ranks *all, size_t which, bool spin, struct twin_uneven *out,
-                   struct twin_error *err)
+static int compare_rank(const struct ranks *all, size_t which, bool spin, struct twin_uneven *out,
+                        struct twin_error *err)
 {
+    assert(which < all->n && all->n >= 2);
     const struct rank *r = &all->rank[which];
     size_t nx = 0, ny = 0, above = 0;
     double median = 0, own = 0, wait = 0, count = 0;
@@ -120,9 +123,9 @@ static int against(const struct ranks *all, size_t which, bool spin, struct twin
         const struct rank *q = &all->rank[i];
         for (size_t k = q->first; k < q->first + q->count; k++)
             if (i == which)
-                all->x[nx++] = value(all, q, k, spin);
+                all->x[nx++] = value_of_block(all, q, k, spin);
             else
-                all->y[ny++] = value(all, q, k, spin);
+                all->y[ny++] = value_of_block(all, q, k, spin);
         if (i != which) {
             own += q->own;
             wait += q->wait;
@@ -167,7 +170,7 @@ static bool matters(const struct twin_uneven *u, size_t ranks, double step_s)
 }
 
 /* Compares each rank with the others; out gets the slowest of those that matter. */
-static int find(const struct ranks *all, struct twin_uneven *out, struct twin_error *err)
+static int find_uneven(const struct ranks *all, struct twin_uneven *out, struct twin_error *err)
 {
     bool spin = all_spin(all);
     double step_s = seconds_per_step(all);
@@ -176,7 +179,7 @@ static int find(const struct ranks *all, struct twin_uneven *out, struct twin_er
         .outcome = TWIN_UNEVEN_NONE, .ranks = all->n, .spin = spin, .step_s = step_s};
     for (size_t i = 0; i < all->n; i++) {
         struct twin_uneven u;
-        int rc = against(all, i, spin, &u, err);
+        int rc = compare_rank(all, i, spin, &u, err);
         if (rc)
             return rc;
         if (!matters(&u, all->n, step_s))
@@ -211,7 +214,7 @@ int twin_uneven_find(const struct twin_telemetry *t, struct twin_uneven *out,
                 all.n += add_blocks(&all, &t->process[i]) > 0;
         out->ranks = all.n;
         if (all.n > 1)
-            rc = find(&all, out, err);
+            rc = find_uneven(&all, out, err);
     }
     tw_free(all.rank);
     tw_free(all.own);

@@ -7,6 +7,7 @@
  */
 #include "telemetry_inside.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -34,8 +35,8 @@ static const struct place of_process[] = {
     {TWIN_COUNTER_WRITTEN, "written_bytes", 1}, {TWIN_COUNTER_RSS, "rss_bytes", 1},
 };
 /*
- * OTHERS begins as the processor time of the job and is made the rest of BUSY in machine(); DISK
- * begins as what was read.
+ * OTHERS begins as the processor time of the job and is made the rest of BUSY in fill_machine();
+ * DISK begins as what was read.
  */
 static const struct place of_host[] = {
     {TWIN_COUNTER_BUSY, "busy_ns", 1e-9},
@@ -65,8 +66,9 @@ static const struct place of_gpus[] = {
 #define COUNT(x) (sizeof(x) / sizeof(x)[0])
 
 /* A cell; TW_UNKNOWN also when the table has no such column. */
-static uint64_t value(const struct tw_table *t, size_t row, size_t column)
+static uint64_t cell_value(const struct tw_table *t, size_t row, size_t column)
 {
+    assert(row < t->rows && (column == SIZE_MAX || column < t->columns));
     return column == SIZE_MAX ? TW_UNKNOWN : t->cell[row * t->columns + column];
 }
 
@@ -78,11 +80,11 @@ static void from_process(const struct tw_table *t, size_t before, size_t now,
                          double out[TWIN_COUNTERS])
 {
     size_t thread = tw_table_column(t, "thread");
-    bool other_thread = value(t, before, thread) != value(t, now, thread);
+    bool other_thread = cell_value(t, before, thread) != cell_value(t, now, thread);
     for (size_t i = 0; i < COUNT(of_process); i++) {
         const struct place *p = &of_process[i];
         size_t column = tw_table_column(t, p->column);
-        uint64_t a = value(t, before, column), b = value(t, now, column);
+        uint64_t a = cell_value(t, before, column), b = cell_value(t, now, column);
         if ((p->counter == TWIN_COUNTER_WAIT || p->counter == TWIN_COUNTER_RAN) && other_thread)
             continue; /* counters of two threads */
         if (twin_counter_info(p->counter)->level)
@@ -118,8 +120,8 @@ static const struct tw_table *table_of(const struct tw_table *list, size_t count
 }
 
 /* Fills in the counters of the machine; host and gpus may be NULL. */
-static void machine(const struct tw_table *host, const struct tw_table *gpus, uint64_t a,
-                    uint64_t b, double out[TWIN_COUNTERS])
+static void fill_machine(const struct tw_table *host, const struct tw_table *gpus, uint64_t a,
+                         uint64_t b, double out[TWIN_COUNTERS])
 {
     if (gpus)
         from_machine(gpus, of_gpus, COUNT(of_gpus), a, b, out);
@@ -151,8 +153,8 @@ static int process(const struct tw_table *t, const struct tw_table *list, size_t
     if (!(p->row = tw_calloc(t->rows, sizeof *p->row)))
         return tw_no_memory(err, "for the telemetry of a run");
     for (size_t i = 1; i < t->rows; i++) {
-        uint64_t from = value(t, before, steps);
-        uint64_t to = value(t, i, steps);
+        uint64_t from = cell_value(t, before, steps);
+        uint64_t to = cell_value(t, i, steps);
         uint64_t a = t->t_ns[before];
         uint64_t b = t->t_ns[i];
         if (from == TW_UNKNOWN || to == TW_UNKNOWN || to > UINT32_MAX || to < from)
@@ -170,7 +172,7 @@ static int process(const struct tw_table *t, const struct tw_table *list, size_t
         for (int c = 0; c < TWIN_COUNTERS; c++)
             r->value[c] = NAN;
         from_process(t, before, i, r->value);
-        machine(host, gpus, a, b, r->value);
+        fill_machine(host, gpus, a, b, r->value);
         p->steps = (uint32_t)to;
         before = i;
     }
@@ -199,7 +201,7 @@ int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_
             zero = list[i].t_ns[0];
         if (list[i].kind != TW_TABLE_HOST || list[i].rows < 2)
             continue;
-        uint64_t cpus = value(&list[i], list[i].rows - 1, tw_table_column(&list[i], "cpus"));
+        uint64_t cpus = cell_value(&list[i], list[i].rows - 1, tw_table_column(&list[i], "cpus"));
         t->host = true;
         t->cpus = cpus < 1u << 20 ? (uint32_t)cpus : 0;
     }
@@ -223,7 +225,7 @@ int tw_telemetry_arrange(const struct tw_table *list, size_t count, struct twin_
  * Lists the paths of the files in the folder, sorted, so that two loads give one order. The caller
  * frees the *n paths and *out also after an error. TWIN_ENOENT: there is no such folder.
  */
-static int names(const char *dir, char ***out, size_t *n, struct twin_error *err)
+static int list_names(const char *dir, char ***out, size_t *n, struct twin_error *err)
 {
     struct dirent **entries = NULL;
     int found = scandir(dir, &entries, NULL, alphasort), rc = 0;
@@ -257,7 +259,7 @@ int twin_telemetry_load(const char *run_dir, struct twin_telemetry **out, struct
     char **path = NULL, *dir = tw_path_join(run_dir, "telemetry");
     *out = NULL;
     struct twin_telemetry *t = tw_calloc(1, sizeof *t);
-    int rc = dir && t ? names(dir, &path, &files, err)
+    int rc = dir && t ? list_names(dir, &path, &files, err)
                       : tw_no_memory(err, "for the telemetry of a run");
     for (size_t i = 0; rc == 0 && i < files; i++)
         rc = tw_tables_read(path[i], &list, &count, err);

@@ -6,12 +6,14 @@
  */
 #include "telemetry_inside.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
 /* The counters that testify for a cause, the better witness first; TWIN_COUNTERS ends the list. */
 static const enum twin_counter *witnesses(enum twin_cause c)
 {
+    assert((unsigned)c < TWIN_CAUSES);
     static const enum twin_counter of[TWIN_CAUSES][5] = {
         [TWIN_CAUSE_UNKNOWN] = {TWIN_COUNTERS},
         [TWIN_CAUSE_INTERFERENCE] = {TWIN_COUNTER_WAIT, TWIN_COUNTER_OTHERS, TWIN_COUNTER_CPU_STALL,
@@ -43,7 +45,7 @@ static const struct twin_moved *witness(const struct twin_dip *d)
  * Appends how much a counter changed: as a factor from 2 on, as percent below, as two numbers where
  * there is no factor (it was 0).
  */
-static void change(struct tw_buf *b, const struct twin_moved *m)
+static void put_change(struct tw_buf *b, const struct twin_moved *m)
 {
     const struct twin_counter_info *i = twin_counter_info(m->counter);
     double factor = m->slow / m->usual;
@@ -98,7 +100,7 @@ char *twin_dip_sentence(const struct twin_dip *d)
     const struct twin_moved *m = witness(d);
     if (m) {
         tw_buf_puts(&b, " (");
-        change(&b, m);
+        put_change(&b, m);
         tw_buf_puts(&b, ")");
     }
     return tw_buf_steal(&b);

@@ -8,6 +8,7 @@
  */
 #include "telemetry_inside.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ struct reader {
  * Sets an error that names path, line, what was expected and what was found (its first 60 bytes,
  * made printable). Returns the code.
  */
-static int wrong(const struct reader *r, int code, const char *expected, const char *found)
+static int wrong_line(const struct reader *r, int code, const char *expected, const char *found)
 {
     char *safe = tw_printable(found, strnlen(found, 60));
     int rc = twin_error_set(r->err, code, "%s, line %zu: expected %s, found '%s'", r->path, r->line,
@@ -42,7 +43,7 @@ static int wrong(const struct reader *r, int code, const char *expected, const c
 }
 
 /* Cuts the line at its tabs. More words than fit are an error of the caller's. */
-static size_t words(char *line, char *word[WORDS_MAX])
+static size_t split_words(char *line, char *word[WORDS_MAX])
 {
     size_t n = 0;
     for (char *at = line; at && n < WORDS_MAX; n++) {
@@ -59,7 +60,7 @@ static int small(const struct reader *r, const char *s, const char *what, int *o
 {
     uint64_t v;
     if (tw_parse_u64(s, INT32_MAX, &v) != 0)
-        return wrong(r, TWIN_EFORMAT, what, s);
+        return wrong_line(r, TWIN_EFORMAT, what, s);
     *out = (int)v;
     return 0;
 }
@@ -71,17 +72,18 @@ static int small(const struct reader *r, const char *s, const char *what, int *o
 static int header(struct reader *r, char *line, struct tw_table *t)
 {
     char *w[WORDS_MAX] = {NULL};
-    size_t n = words(line, w);
+    size_t n = split_words(line, w);
     if (!tw_starts(w[0], MAGIC))
-        return wrong(r, TWIN_EFORMAT, "a header that begins with " MAGIC "1", w[0]);
+        return wrong_line(r, TWIN_EFORMAT, "a header that begins with " MAGIC "1", w[0]);
     if (strcmp(w[0], MAGIC "1") != 0)
-        return wrong(
+        return wrong_line(
             r, TWIN_EVERSION,
             MAGIC "1, the version that this twinrun reads (a later twinrun wrote the file)", w[0]);
     bool process = n == 7 && strcmp(w[1], "process") == 0;
     if (!process && !(n == 3 && (strcmp(w[1], "host") == 0 || strcmp(w[1], "gpus") == 0)))
-        return wrong(r, TWIN_EFORMAT, "process HOST RANK WORLD PID ROLE, host HOST or gpus HOST",
-                     n > 1 ? w[1] : "");
+        return wrong_line(r, TWIN_EFORMAT,
+                          "process HOST RANK WORLD PID ROLE, host HOST or gpus HOST",
+                          n > 1 ? w[1] : "");
     if (process)
         t->kind = TW_TABLE_PROCESS;
     else
@@ -102,9 +104,9 @@ static int header(struct reader *r, char *line, struct tw_table *t)
 static int column_names(struct reader *r, char *line, struct tw_table *t)
 {
     char *w[WORDS_MAX] = {NULL};
-    size_t n = words(line, w);
+    size_t n = split_words(line, w);
     if (n < 2 || n > TW_TABLE_COLUMNS + 1 || strcmp(w[0], "t_ns") != 0)
-        return wrong(r, TWIN_EFORMAT, "names of 1 to 48 columns behind t_ns", w[0]);
+        return wrong_line(r, TWIN_EFORMAT, "names of 1 to 48 columns behind t_ns", w[0]);
     for (size_t i = 1; i < n; i++) {
         if (!(t->column[i - 1] = tw_strdup(w[i])))
             return tw_no_memory(r->err, "reading %s", r->path);
@@ -150,14 +152,14 @@ static int make_room(struct reader *r, struct tw_table *t)
  * provisional: one that is not due by the stride is replaced by the next, so that the end of the
  * file is always kept.
  */
-static int row(struct reader *r, char *line, struct tw_table *t, size_t in_file)
+static int add_row(struct reader *r, char *line, struct tw_table *t, size_t in_file)
 {
     char *w[WORDS_MAX] = {NULL};
     uint64_t now;
-    if (words(line, w) != t->columns + 1 || tw_parse_u64(w[0], UINT64_MAX, &now) != 0)
-        return wrong(r, TWIN_EFORMAT, "a time and a number or - for each column", w[0]);
+    if (split_words(line, w) != t->columns + 1 || tw_parse_u64(w[0], UINT64_MAX, &now) != 0)
+        return wrong_line(r, TWIN_EFORMAT, "a time and a number or - for each column", w[0]);
     if (t->rows && now < t->t_ns[t->rows - 1])
-        return wrong(r, TWIN_EFORMAT, "times that do not go backwards", w[0]);
+        return wrong_line(r, TWIN_EFORMAT, "times that do not go backwards", w[0]);
     bool replaces = t->rows > 1 && (in_file - 1) % t->stride != 0;
     if (t->rows == ROWS_MAX && !replaces) {
         thin(t); /* what was the last row is among those dropped */
@@ -171,7 +173,7 @@ static int row(struct reader *r, char *line, struct tw_table *t, size_t in_file)
         if (strcmp(w[i + 1], "-") == 0)
             t->cell[at * t->columns + i] = TW_UNKNOWN;
         else if (tw_parse_u64(w[i + 1], UINT64_MAX - 1, &t->cell[at * t->columns + i]) != 0)
-            return wrong(r, TWIN_EFORMAT, "a number or -", w[i + 1]);
+            return wrong_line(r, TWIN_EFORMAT, "a number or -", w[i + 1]);
     return 0;
 }
 
@@ -220,9 +222,9 @@ int tw_tables_parse(const char *path, char *text, size_t bytes, struct tw_table 
             columns_next = true;
             rows = 0;
         } else if (columns_next) {
-            rc = wrong(&r, TWIN_EFORMAT, "the names of the columns", line);
+            rc = wrong_line(&r, TWIN_EFORMAT, "the names of the columns", line);
         } else {
-            rc = row(&r, line, &(*list)[*count - 1], rows++);
+            rc = add_row(&r, line, &(*list)[*count - 1], rows++);
         }
     }
     if (rc == 0 && columns_next && *count > first)
@@ -280,8 +282,9 @@ static size_t row_at(const struct tw_table *t, uint64_t ns)
 }
 
 /* A cell as a number; NaN: not known. */
-static double cell(const struct tw_table *t, size_t row, size_t column)
+static double cell_number(const struct tw_table *t, size_t row, size_t column)
 {
+    assert(row < t->rows && column < t->columns);
     uint64_t v = t->cell[row * t->columns + column];
     return v == TW_UNKNOWN ? NAN : (double)v;
 }
@@ -290,16 +293,16 @@ static double cell(const struct tw_table *t, size_t row, size_t column)
  * The value of a column at a time, linear between the known samples on both sides, which may be up
  * to 64 rows away. Beyond the samples see EDGE_NS. NaN: not known.
  */
-static double at(const struct tw_table *t, size_t column, uint64_t ns)
+static double value_at(const struct tw_table *t, size_t column, uint64_t ns)
 {
     enum { LOOK = 64 };
     size_t right = row_at(t, ns), left = right;
-    for (int k = 0; k < LOOK && right < t->rows && isnan(cell(t, right, column)); k++)
+    for (int k = 0; k < LOOK && right < t->rows && isnan(cell_number(t, right, column)); k++)
         right++;
-    for (int k = 0; k < LOOK && left > 0 && isnan(cell(t, left - 1, column)); k++)
+    for (int k = 0; k < LOOK && left > 0 && isnan(cell_number(t, left - 1, column)); k++)
         left--;
-    double l = left > 0 ? cell(t, left - 1, column) : NAN;
-    double r = right < t->rows ? cell(t, right, column) : NAN;
+    double l = left > 0 ? cell_number(t, left - 1, column) : NAN;
+    double r = right < t->rows ? cell_number(t, right, column) : NAN;
     if (isnan(l) && isnan(r))
         return NAN;
     if (isnan(l))
@@ -317,7 +320,7 @@ double tw_table_amount(const struct tw_table *t, const char *column, uint64_t a,
     size_t c = tw_table_column(t, column);
     if (c == SIZE_MAX || t->rows < 2 || b <= t->t_ns[0] || a >= t->t_ns[t->rows - 1])
         return NAN;
-    double d = at(t, c, b) - at(t, c, a);
+    double d = value_at(t, c, b) - value_at(t, c, a);
     return d >= 0 ? d : NAN; /* a counter that was set back */
 }
 
@@ -329,9 +332,9 @@ double tw_table_level(const struct tw_table *t, const char *column, uint64_t a, 
     if (c == SIZE_MAX || t->rows == 0)
         return NAN;
     for (size_t i = row_at(t, a); i < t->rows && t->t_ns[i] <= b; i++)
-        if (!isnan(cell(t, i, c))) {
-            sum += cell(t, i, c);
+        if (!isnan(cell_number(t, i, c))) {
+            sum += cell_number(t, i, c);
             n++;
         }
-    return n ? sum / (double)n : at(t, c, a + (b - a) / 2);
+    return n ? sum / (double)n : value_at(t, c, a + (b - a) / 2);
 }

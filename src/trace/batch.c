@@ -7,6 +7,7 @@
  * Such a thread reads the file and writes its batch, and touches nothing else of the trace. */
 #include "reader.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -50,13 +51,14 @@ static bool add_block(const struct twin_trace *t, struct tw_batch *b, uint64_t o
         x.payload_crc = x.whole ? tw_crc32c(t->header.crc, x.payload, header->payload_bytes) : 0;
         x.whole &= x.payload_crc == header->payload_crc;
     }
+    assert(b->count < TW_BATCH_BLOCKS);
     b->block[b->count++] = x;
     b->next = offset + (here ? tw_block_span(header) : 0);
     return true;
 }
 
 /* Reads what has room, and takes the blocks that are whole in it. */
-static void fill(const struct twin_trace *t, uint64_t at, uint64_t end, struct tw_batch *b)
+static void fill_batch(const struct twin_trace *t, uint64_t at, uint64_t end, struct tw_batch *b)
 {
     size_t room = end - at < TW_BATCH_BYTES ? (size_t)(end - at) : TW_BATCH_BYTES;
     b->count = 0;
@@ -97,7 +99,7 @@ static void *read_ahead(void *arg)
         pthread_mutex_unlock(&r->lock);
         if (last)
             break;
-        fill(r->t, r->at, r->end, b);
+        fill_batch(r->t, r->at, r->end, b);
         last = is_last(r, b);
         r->at = b->next;
         pthread_mutex_lock(&r->lock);
@@ -129,7 +131,7 @@ const struct tw_batch *tw_reading_next(struct tw_reading *r)
     if (!r->beside) {
         if (r->done)
             return NULL;
-        fill(r->t, r->at, r->end, b);
+        fill_batch(r->t, r->at, r->end, b);
         r->at = b->next;
         r->done = is_last(r, b);
         return b;

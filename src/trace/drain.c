@@ -102,7 +102,7 @@ static bool take_rings(struct twin_writer *w, uint32_t limit, bool keep)
 }
 
 /* One round; returns whether there is more to do at once. */
-static bool take(struct twin_writer *w)
+static bool take_round(struct twin_writer *w)
 {
     struct tw_drain *d = &w->drain;
     for (uint32_t rounds = 0; tw_writer_on(w); rounds++) {
@@ -156,7 +156,7 @@ void *tw_drain_main(void *writer)
     for (bool stop = false; !stop;) {
         uint32_t ticket = atomic_load(&w->wake), wanted = atomic_load(&w->flush_wanted);
         stop = atomic_load(&w->stop);
-        bool more = take(w);
+        bool more = take_round(w);
         if (tw_writer_on(w))
             tw_blocks_seal(w);
         if (!tw_writer_on(w))

@@ -73,7 +73,7 @@ bool tw_record_fits(const char *at, const struct tw_entry *e)
 }
 
 /* Copies n bytes out of an entry and moves on. */
-static void copy(const char **at, void *to, size_t n)
+static void copy_bytes(const char **at, void *to, size_t n)
 {
     memcpy(to, *at, n);
     *at += n;
@@ -86,7 +86,7 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
     struct tw_record f;
     if (!tw_record_fits(at, e))
         return false;
-    copy(&at, &f, sizeof f);
+    copy_bytes(&at, &f, sizeof f);
     r->step = f.step;
     r->seq = f.seq;
     r->occurrence = f.occurrence;
@@ -101,7 +101,7 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
     r->link_count = 0;
     if (e->flags & TWIN_REC_STATS) {
         struct tw_record_stats s;
-        copy(&at, &s, sizeof s);
+        copy_bytes(&at, &s, sizeof s);
         r->stats = (struct twin_stats){.count = s.count,
                                        .nan = s.nan,
                                        .pos_inf = s.pos_inf,
@@ -116,27 +116,27 @@ bool tw_decode_record(const char *at, const struct tw_entry *e, struct twin_trac
         r->stats = (struct twin_stats){0};
     }
     if (e->flags & TWIN_REC_OFFSET)
-        copy(&at, &r->global_offset, 8);
+        copy_bytes(&at, &r->global_offset, 8);
     if (e->flags & TWIN_REC_PART)
-        copy(&at, &r->whole, 8);
+        copy_bytes(&at, &r->whole, 8);
     if (e->flags & TWIN_REC_SKETCH) {
         struct tw_record_sketch s;
-        copy(&at, &s, sizeof s);
-        copy(&at, r->sketch.bucket, 8 * (size_t)s.k);
+        copy_bytes(&at, &s, sizeof s);
+        copy_bytes(&at, r->sketch.bucket, 8 * (size_t)s.k);
         r->sketch.k = s.k;
         r->sketch.skipped = s.skipped;
     }
     if (e->flags & TWIN_REC_LINKS) {
         struct tw_record_links l;
-        copy(&at, &l, sizeof l);
-        copy(&at, r->links, 8 * (size_t)l.count);
+        copy_bytes(&at, &l, sizeof l);
+        copy_bytes(&at, r->links, 8 * (size_t)l.count);
         r->link_count = l.count;
     }
     return true;
 }
 
 /* The same for a part of unknown size; false when fewer bytes are left. */
-static bool take(const char **at, size_t *left, void *to, size_t n)
+static bool take_bytes(const char **at, size_t *left, void *to, size_t n)
 {
     if (*left < n)
         return false;
@@ -151,7 +151,7 @@ bool tw_decode_step(const char *at, const struct tw_entry *e, struct twin_step_h
 {
     struct tw_step_end s;
     size_t left = e->bytes;
-    if (!take(&at, &left, &s, TW_STEP_END_FIXED) || s.phase_mask >> TWIN_PHASE_COUNT)
+    if (!take_bytes(&at, &left, &s, TW_STEP_END_FIXED) || s.phase_mask >> TWIN_PHASE_COUNT)
         return false;
     *h = (struct twin_step_hash){.step = s.step,
                                  .records = s.records,
@@ -160,7 +160,7 @@ bool tw_decode_step(const char *at, const struct tw_entry *e, struct twin_step_h
                                  .prefix = {s.prefix_lo, s.prefix_hi},
                                  .order_prefix = {s.order_prefix_lo, s.order_prefix_hi}};
     for (int p = 0; p < TWIN_PHASE_COUNT; p++)
-        if (s.phase_mask >> p & 1 && !take(&at, &left, &h->phase[p], sizeof h->phase[p]))
+        if (s.phase_mask >> p & 1 && !take_bytes(&at, &left, &h->phase[p], sizeof h->phase[p]))
             return false;
     return left == 0;
 }
@@ -362,7 +362,7 @@ static int walk_block(const struct walk *w, const struct tw_block *b)
 
 /* Reads the file front to back. Stops at the first non-zero that a callback returns, and returns
  * it; either callback may be NULL. */
-static int walk(const struct walk *w, struct twin_error *err)
+static int walk_file(const struct walk *w, struct twin_error *err)
 {
     struct twin_trace *t = w->t;
     struct tw_block b, data, previous = {0};
@@ -404,14 +404,14 @@ int twin_trace_walk(struct twin_trace *t, twin_trace_record_fn *on_record,
 {
     const struct walk w = {
         .t = t, .on_record = on_record, .on_step = on_step, .user = user, .all = true};
-    return walk(&w, err);
+    return walk_file(&w, err);
 }
 
 int twin_trace_walk_steps(struct twin_trace *t, uint32_t from, twin_trace_step_fn *on_step,
                           void *user, struct twin_error *err)
 {
     const struct walk w = {.t = t, .on_step = on_step, .user = user, .all = true, .from = from};
-    return walk(&w, err);
+    return walk_file(&w, err);
 }
 
 int twin_trace_walk_some(struct twin_trace *t, twin_trace_series_fn *wanted,
@@ -422,7 +422,7 @@ int twin_trace_walk_some(struct twin_trace *t, twin_trace_series_fn *wanted,
     bool any = false;
     int rc = choose_series(&w, wanted, &any, err);
     if (rc == 0 && (any || on_step || !t->summarized))
-        rc = walk(&w, err);
+        rc = walk_file(&w, err);
     tw_free(w.series);
     return rc;
 }

@@ -276,12 +276,12 @@ void tw_step_sums_merge(struct tw_step_sums *total, const struct tw_step_sums *t
         total->order += mix(thread->order + W1);
 }
 
-static u128 load(struct twin_value_hash h)
+static u128 load_hash(struct twin_value_hash h)
 {
     return (u128)h.hi << 64 | h.lo;
 }
 
-static struct twin_value_hash store(u128 x)
+static struct twin_value_hash store_hash(u128 x)
 {
     return (struct twin_value_hash){(uint64_t)x, (uint64_t)(x >> 64)};
 }
@@ -307,7 +307,7 @@ static u128 mul_mod(u128 x, u128 y)
 }
 
 /* 128 bits as a value modulo 2^127 - 1; the top bit is dropped. */
-static u128 reduce(uint64_t a, uint64_t b)
+static u128 reduce_mod(uint64_t a, uint64_t b)
 {
     u128 x = ((u128)b << 64 | a) & P127;
     return x == P127 ? 0 : x;
@@ -323,17 +323,18 @@ struct twin_value_hash tw_step_element(const struct tw_step_sums *total)
         a = mix(a ^ mix(total->phase[p].lo + (p + 1) * W0));
         b = mix(b + mix(total->phase[p].hi ^ (p + 1) * W1)) ^ (a >> 32);
     }
-    return store(reduce(a, b));
+    return store_hash(reduce_mod(a, b));
 }
 
 struct twin_value_hash tw_order_element(const struct tw_step_sums *total)
 {
-    return store(reduce(mix(total->order + W0), mix(total->order ^ W1)));
+    return store_hash(reduce_mod(mix(total->order + W0), mix(total->order ^ W1)));
 }
 
 struct twin_value_hash tw_prefix_push(struct twin_value_hash prefix, struct twin_value_hash element)
 {
-    return store(add_mod(mul_mod(load(prefix), (u128)POINT_HI << 64 | POINT_LO), load(element)));
+    return store_hash(
+        add_mod(mul_mod(load_hash(prefix), (u128)POINT_HI << 64 | POINT_LO), load_hash(element)));
 }
 
 /* last - before * R^steps: what the first steps added to the polynomial is taken out. */
@@ -346,6 +347,6 @@ struct twin_value_hash tw_prefix_window(struct twin_value_hash last, struct twin
             power = mul_mod(power, base);
         base = mul_mod(base, base);
     }
-    u128 gone = mul_mod(load(before), power);
-    return store(add_mod(load(last), gone ? P127 - gone : 0));
+    u128 gone = mul_mod(load_hash(before), power);
+    return store_hash(add_mod(load_hash(last), gone ? P127 - gone : 0));
 }

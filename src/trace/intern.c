@@ -37,10 +37,10 @@ static int grow_slots(struct tw_table *t, uint32_t (*hash_of)(const void *item))
 }
 
 /* Finds an equal item, or makes room for a new one; *fresh says which. Returns the id, 0 when there
- * is no room. A fresh id is not visible to others before commit(). The table is kept at most half
- * full. */
-static uint32_t find(struct tw_table *t, const void *item, uint32_t (*hash_of)(const void *),
-                     bool (*same)(const void *, const void *), bool *fresh)
+ * is no room. A fresh id is not visible to others before commit_item(). The table is kept at most
+ * half full. */
+static uint32_t find_item(struct tw_table *t, const void *item, uint32_t (*hash_of)(const void *),
+                          bool (*same)(const void *, const void *), bool *fresh)
 {
     uint32_t count = atomic_load_explicit(&t->count, memory_order_relaxed);
     *fresh = false;
@@ -65,7 +65,7 @@ static uint32_t find(struct tw_table *t, const void *item, uint32_t (*hash_of)(c
 }
 
 /* Copies the item to its place, enters it into the hash table and makes it visible. */
-static void commit(struct tw_table *t, uint32_t id, const void *item, uint32_t hash)
+static void commit_item(struct tw_table *t, uint32_t id, const void *item, uint32_t hash)
 {
     memcpy(tw_table_at(t, id), item, t->item);
     uint32_t i = hash & (t->slot_count - 1);
@@ -122,7 +122,7 @@ static bool same_series(const void *x, const void *y)
 }
 
 /* Counts what the trace will lack; returns the id that says so. */
-static uint32_t lose(struct twin_writer *w)
+static uint32_t lose_item(struct twin_writer *w)
 {
     atomic_fetch_add_explicit(&w->lost, 1, memory_order_relaxed);
     return 0;
@@ -139,20 +139,20 @@ uint32_t twin_writer_string(struct twin_writer *w, const char *s, size_t bytes)
                                   .n = bytes < TW_STRING_MAX ? (uint32_t)bytes : TW_STRING_MAX};
     item.hash = tw_trace_string_hash(s, item.n);
     pthread_mutex_lock(&w->intern_lock);
-    uint32_t id = find(&w->strings, &item, string_hash, same_string, &fresh);
+    uint32_t id = find_item(&w->strings, &item, string_hash, same_string, &fresh);
     if (id && fresh) {
         char *copy = tw_malloc(item.n);
         if (copy) {
             memcpy(copy, s, item.n);
             item.bytes = copy;
-            commit(&w->strings, id, &item, string_hash(&item));
+            commit_item(&w->strings, id, &item, string_hash(&item));
         } else {
             id = 0;
         }
     }
     pthread_mutex_unlock(&w->intern_lock);
     errno = saved;
-    return id ? id : lose(w);
+    return id ? id : lose_item(w);
 }
 
 uint32_t twin_writer_layout(struct twin_writer *w, uint8_t dtype, uint32_t ndim,
@@ -161,7 +161,7 @@ uint32_t twin_writer_layout(struct twin_writer *w, uint8_t dtype, uint32_t ndim,
     if (!tw_writer_on(w))
         return 0;
     if (ndim > TWIN_MAX_NDIM || (ndim && !shape))
-        return lose(w);
+        return lose_item(w);
     int saved = errno;
     bool fresh;
     int64_t copy[TWIN_MAX_NDIM];
@@ -172,19 +172,19 @@ uint32_t twin_writer_layout(struct twin_writer *w, uint8_t dtype, uint32_t ndim,
                                   .ndim = (uint8_t)ndim,
                                   .shape = copy};
     pthread_mutex_lock(&w->intern_lock);
-    uint32_t id = find(&w->layouts, &item, layout_hash, same_layout, &fresh);
+    uint32_t id = find_item(&w->layouts, &item, layout_hash, same_layout, &fresh);
     if (id && fresh) {
         item.shape = tw_malloc(ndim * sizeof *copy);
         if (item.shape) {
             memcpy(item.shape, copy, ndim * sizeof *copy);
-            commit(&w->layouts, id, &item, layout_hash(&item));
+            commit_item(&w->layouts, id, &item, layout_hash(&item));
         } else {
             id = 0;
         }
     }
     pthread_mutex_unlock(&w->intern_lock);
     errno = saved;
-    return id ? id : lose(w);
+    return id ? id : lose_item(w);
 }
 
 static struct tw_hash128 hash_of_id(struct twin_writer *w, uint32_t id)
@@ -202,9 +202,9 @@ static struct tw_key_item *key_of(struct twin_writer *w, const struct twin_serie
     bool fresh;
     item.hash = tw_trace_key_hash(s->phase, s->kind, hash_of_id(w, s->name),
                                   hash_of_id(w, s->scope), hash_of_id(w, s->role));
-    uint32_t id = find(&w->keys, &item, key_hash, same_key, &fresh);
+    uint32_t id = find_item(&w->keys, &item, key_hash, same_key, &fresh);
     if (id && fresh)
-        commit(&w->keys, id, &item, key_hash(&item));
+        commit_item(&w->keys, id, &item, key_hash(&item));
     return id ? tw_table_at(&w->keys, id) : NULL;
 }
 
@@ -218,7 +218,7 @@ uint32_t twin_writer_series(struct twin_writer *w, const struct twin_series *s)
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
         valid = valid && (ids[i] == 0 || tw_table_has(&w->strings, ids[i]));
     if (!valid)
-        return lose(w);
+        return lose_item(w);
     int saved = errno;
     bool fresh;
     struct tw_series_item item = {.s = *s};
@@ -227,17 +227,17 @@ uint32_t twin_writer_series(struct twin_writer *w, const struct twin_series *s)
         h = tw_mix64(h ^ ids[i]);
     item.hash = (uint32_t)h;
     pthread_mutex_lock(&w->intern_lock);
-    uint32_t id = find(&w->series, &item, series_hash, same_series, &fresh);
+    uint32_t id = find_item(&w->series, &item, series_hash, same_series, &fresh);
     if (id && fresh) {
         item.key = key_of(w, s);
         if (item.key)
-            commit(&w->series, id, &item, item.hash);
+            commit_item(&w->series, id, &item, item.hash);
         else
             id = 0;
     }
     pthread_mutex_unlock(&w->intern_lock);
     errno = saved;
-    return id ? id : lose(w);
+    return id ? id : lose_item(w);
 }
 
 /* Appends a note to the list that the drain thread takes. Key and value are cut to their limits. */
@@ -261,7 +261,7 @@ void twin_writer_note(struct twin_writer *w, const char *key, const char *value)
         atomic_store_explicit(&w->notes_waiting, true, memory_order_release);
         pthread_mutex_unlock(&w->intern_lock);
     } else {
-        lose(w);
+        lose_item(w);
     }
     errno = saved;
 }

@@ -116,7 +116,7 @@ static uint32_t next_occurrence(struct tw_key_item *k, uint32_t step)
 }
 
 /* Copies and returns the place behind. */
-static char *put(char *at, const void *bytes, size_t n)
+static char *put_bytes(char *at, const void *bytes, size_t n)
 {
     memcpy(at, bytes, n);
     return at + n;
@@ -159,33 +159,33 @@ static struct parts parts_of(const struct twin_observation *o)
 static void encode(char *at, const struct tw_record *r, const struct parts *p,
                    const struct twin_observation *o)
 {
-    at = put(at, r, sizeof *r);
+    at = put_bytes(at, r, sizeof *r);
     if (p->flags & TWIN_REC_STATS) {
         const struct twin_stats *s = o->stats;
         struct tw_record_stats stats = {s->count, s->nan, s->pos_inf, s->neg_inf, s->zeros,
                                         s->min,   s->max, s->sum,     s->sumsq};
-        at = put(at, &stats, sizeof stats);
+        at = put_bytes(at, &stats, sizeof stats);
     }
     if (p->flags & TWIN_REC_OFFSET)
-        at = put(at, &o->global_offset, 8);
+        at = put_bytes(at, &o->global_offset, 8);
     if (p->flags & TWIN_REC_PART)
-        at = put(at, &o->whole, 8);
+        at = put_bytes(at, &o->whole, 8);
     if (p->flags & TWIN_REC_SKETCH) {
         struct tw_record_sketch sketch = {.k = p->k, .skipped = o->sketch->skipped};
-        at = put(at, &sketch, sizeof sketch);
-        at = put(at, o->sketch->bucket, 8 * p->k);
+        at = put_bytes(at, &sketch, sizeof sketch);
+        at = put_bytes(at, o->sketch->bucket, 8 * p->k);
     }
     if (p->flags & TWIN_REC_LINKS) {
         struct tw_record_links links = {.count = p->links};
-        at = put(at, &links, sizeof links);
-        put(at, o->links, 8 * p->links);
+        at = put_bytes(at, &links, sizeof links);
+        put_bytes(at, o->links, 8 * p->links);
     }
 }
 
 /* Puts the record into the ring; false when it is full. In a lossless trace this waits instead, as
  * long as the writer works. The drain thread is woken when a quarter of the ring is in use. */
-static bool push(struct twin_writer *w, struct tw_thread *t, const struct tw_record *r,
-                 const struct parts *p, const struct twin_observation *o)
+static bool push_record(struct twin_writer *w, struct tw_thread *t, const struct tw_record *r,
+                        const struct parts *p, const struct twin_observation *o)
 {
     char *at = ring_room(t, p->bytes);
     while (!at && w->lossless && tw_writer_on(w) && getpid() == w->pid) {
@@ -207,7 +207,7 @@ static bool push(struct twin_writer *w, struct tw_thread *t, const struct tw_rec
     return true;
 }
 
-static uint64_t lose(struct twin_writer *w)
+static uint64_t lose_record(struct twin_writer *w)
 {
     atomic_fetch_add_explicit(&w->lost, 1, memory_order_relaxed);
     return 0;
@@ -242,7 +242,7 @@ static uint64_t record(struct twin_writer *w, struct tw_thread *t, const struct 
     tw_step_sums_add(&part->sums, series->s.phase, series->key->hash, r.occurrence, unobserved,
                      series->s.role == 0 && !(p.flags & TWIN_REC_UNORDERED),
                      layout ? layout->hash : (struct tw_hash128){0, 0}, o->digest);
-    if (!push(w, t, &r, &p, o)) {
+    if (!push_record(w, t, &r, &p, o)) {
         part->sums.dropped++;
         atomic_store_explicit(&t->dropped,
                               atomic_load_explicit(&t->dropped, memory_order_relaxed) + 1,
@@ -260,12 +260,12 @@ uint64_t twin_writer_record(struct twin_writer *w, const struct twin_observation
         return 0;
     if (!tw_table_has(&w->series, o->series) ||
         (uint32_t)atomic_load_explicit(&w->step_seq, memory_order_relaxed) >= SEQ_LIMIT)
-        return lose(w);
+        return lose_record(w);
     int saved = errno;
     uint64_t link = 0;
     struct tw_thread *t = this_thread(w);
     if (!t || t->recording) {
-        lose(w);
+        lose_record(w);
     } else {
         t->recording = true;
         atomic_signal_fence(memory_order_seq_cst);
@@ -294,8 +294,8 @@ uint64_t tw_dropped_total(struct twin_writer *w)
 
 /* Takes what all threads saw of the step, once `records` of them are done; false while they are
  * not. */
-static bool collect(struct twin_writer *w, unsigned parity, uint32_t records,
-                    struct tw_step_sums *total)
+static bool collect_sums(struct twin_writer *w, unsigned parity, uint32_t records,
+                         struct tw_step_sums *total)
 {
     pthread_mutex_lock(&w->threads_lock);
     uint32_t done = atomic_load_explicit(&w->orphan[parity].done, memory_order_acquire);
@@ -383,7 +383,7 @@ uint32_t twin_writer_step_end(struct twin_writer *w)
         struct tw_step_sums total;
         bool whole;
         uint64_t since = 0;
-        while (!(whole = collect(w, step & 1, (uint32_t)count, &total)) && patient(w, &since))
+        while (!(whole = collect_sums(w, step & 1, (uint32_t)count, &total)) && patient(w, &since))
             ;
         if (whole)
             queue_step(w, step, &total);

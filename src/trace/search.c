@@ -138,8 +138,8 @@ struct answer {
 
 /* The answer at n, or at the nearest place below (above) that is known in both; DAMAGED when that
  * leaves low..high. */
-static int ask(struct pair *p, uint64_t n, bool up, uint64_t low, uint64_t high, struct answer *out,
-               struct twin_error *err)
+static int ask_prefix(struct pair *p, uint64_t n, bool up, uint64_t low, uint64_t high,
+                      struct answer *out, struct twin_error *err)
 {
     while (n > low && n < high) {
         struct place x, y;
@@ -164,11 +164,11 @@ static int ask(struct pair *p, uint64_t n, bool up, uint64_t low, uint64_t high,
 /* Do the first n steps of the windows agree, and if not, where is the first that does not?
  * *compared: how many steps could be asked about, fewer than n after damage. *place counts from the
  * start of the windows. */
-static int search(struct pair *p, uint64_t n, bool *found, uint64_t *place, uint64_t *compared,
-                  struct twin_error *err)
+static int search_windows(struct pair *p, uint64_t n, bool *found, uint64_t *place,
+                          uint64_t *compared, struct twin_error *err)
 {
     struct answer last;
-    int look = ask(p, n, false, 0, UINT64_MAX, &last, err);
+    int look = ask_prefix(p, n, false, 0, UINT64_MAX, &last, err);
     *compared = look == TW_GOOD ? last.n : 0;
     *found = look == TW_GOOD && !last.agree;
     if (!*found)
@@ -176,9 +176,9 @@ static int search(struct pair *p, uint64_t n, bool *found, uint64_t *place, uint
     uint64_t low = 0, high = last.n; /* the first `low` steps agree, the first `high` do not */
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        look = ask(p, middle, false, low, high, &last, err);
+        look = ask_prefix(p, middle, false, low, high, &last, err);
         if (look == TW_DAMAGED)
-            look = ask(p, middle, true, low, high, &last, err);
+            look = ask_prefix(p, middle, true, low, high, &last, err);
         if (look != TW_GOOD)
             break;
         if (last.agree)
@@ -191,8 +191,8 @@ static int search(struct pair *p, uint64_t n, bool *found, uint64_t *place, uint
 }
 
 /* The prefix before the window. */
-static int begin(struct twin_trace *t, uint64_t n, bool order, struct twin_value_hash *out,
-                 struct twin_error *err)
+static int begin_window(struct twin_trace *t, uint64_t n, bool order, struct twin_value_hash *out,
+                        struct twin_error *err)
 {
     struct place at;
     int look = nearest(t, n, false, order, &at, err);
@@ -223,12 +223,12 @@ static int first_difference(struct twin_trace *a, struct twin_trace *b, bool ord
         return 0;
     struct pair p = {
         .a = a, .b = b, .at_a = (uint64_t)start, .at_b = (uint64_t)(start + shift), .order = order};
-    int rc = begin(a, p.at_a, order, &p.before_a, err);
+    int rc = begin_window(a, p.at_a, order, &p.before_a, err);
     if (rc == 0)
-        rc = begin(b, p.at_b, order, &p.before_b, err);
+        rc = begin_window(b, p.at_b, order, &p.before_b, err);
     uint64_t place = 0;
     if (rc == 0)
-        rc = search(&p, (uint64_t)(end - start), found, &place, compared, err);
+        rc = search_windows(&p, (uint64_t)(end - start), found, &place, compared, err);
     if (rc == 0 && *found)
         *step = (uint32_t)((uint64_t)start + place);
     return rc;

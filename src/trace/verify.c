@@ -79,7 +79,7 @@ static int fault(struct check *c, const char *what, uint64_t expected, uint64_t 
     } while (0)
 
 /* Enlarges an array from `old` to `room` items; new ones are zero. */
-static bool grow(void **array, uint32_t room, uint32_t old, size_t item)
+static bool grow_array(void **array, uint32_t room, uint32_t old, size_t item)
 {
     char *grown = tw_reallocarray(*array, room, item);
     if (!grown)
@@ -129,8 +129,8 @@ static int check_series(struct check *c, const char *p, const struct tw_entry *e
     c->series++;
     if (c->series >= c->known_room) {
         uint32_t room = c->known_room ? c->known_room * 2 : 64;
-        if (!grow((void **)&c->known, room, c->known_room, sizeof *c->known) ||
-            !grow((void **)&c->observed, room, c->known_room, sizeof *c->observed))
+        if (!grow_array((void **)&c->known, room, c->known_room, sizeof *c->known) ||
+            !grow_array((void **)&c->observed, room, c->known_room, sizeof *c->observed))
             return tw_no_memory(c->err, "verifying %s", c->t->path);
         c->known_room = room;
     }
@@ -156,7 +156,7 @@ static int check_layout(struct check *c, const char *p, const struct tw_entry *e
     c->layouts++;
     if (c->layouts >= c->layout_room) {
         uint32_t room = c->layout_room ? c->layout_room * 2 : 64;
-        if (!grow((void **)&c->layout_hashes, room, c->layout_room, sizeof *c->layout_hashes))
+        if (!grow_array((void **)&c->layout_hashes, room, c->layout_room, sizeof *c->layout_hashes))
             return tw_no_memory(c->err, "verifying %s", c->t->path);
         c->layout_room = room;
     }

@@ -83,7 +83,8 @@ static size_t ring_size(size_t wanted)
 /* Starts the drain thread, with every signal blocked in it, and waits until it has created the
  * file. Used for a new writer and for one that is reopened in a child. On failure the caller stops
  * the drain thread. */
-static int start(struct twin_writer *w, const struct twin_writer_options *o, struct twin_error *err)
+static int start_drain(struct twin_writer *w, const struct twin_writer_options *o,
+                       struct twin_error *err)
 {
     pthread_attr_t attr;
     sigset_t all, old;
@@ -200,7 +201,7 @@ int twin_writer_open(const struct twin_writer_options *o, struct twin_writer **o
         return twin_error_set(err, TWIN_ELIMIT, "no thread-specific key is left for trace %s",
                               o->path);
     }
-    rc = start(w, o, err);
+    rc = start_drain(w, o, err);
     if (rc != 0) {
         stop_drain(w);
         free_all(w);
@@ -343,7 +344,7 @@ int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_write
     atomic_store(&w->flush_done, 0);
     tw_intern_restart(w);
     tw_file_close(w); /* the parent's file */
-    int rc = start(w, o, err);
+    int rc = start_drain(w, o, err);
     if (rc != 0) {
         stop_drain(w);
         atomic_store(&w->state, TW_WRITER_DEAD);

@@ -62,6 +62,23 @@ struct tw_check {
     int trouble;
 };
 
+/* ---- check_together.c: which wishes go together. 0, or TWIN_EINVAL with a message that names the
+ * options; the front is told nothing. */
+/* What was asked beside the struct above, as far as it has to fit with it. */
+struct tw_check_beside {
+    const char *a, *b; /* commands of two arms; NULL: not given */
+    bool job;          /* a command stands behind -- */
+    bool signers;      /* keys, or a trust file, that the baseline must satisfy */
+};
+int tw_check_arms_fit(const struct tw_check_asked *a, const struct tw_check_beside *b,
+                      struct twin_error *err);
+/* arms: there are two commands, or one and its resumption. */
+int tw_check_transplant_fits(const struct tw_check_asked *a, bool arms, struct twin_error *err);
+int tw_check_gate_fits(const struct tw_check_asked *a, const struct tw_check_beside *b, bool arms,
+                       struct twin_error *err);
+/* Sets a->runs where no number was given: 1 with a baseline to hold against, else `usual`. */
+int tw_check_runs_fit(struct tw_check_asked *a, uint64_t usual, struct twin_error *err);
+
 /* ---- check_run.c: one run, of whatever part of the check */
 /* The options that all of a check's launches share. arm: 0 or 1. */
 struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm,

@@ -9,6 +9,7 @@
 #include "base.h"
 #include "run_state.h"
 
+#include <assert.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,6 +30,7 @@ static char *const second_arm[] = {all_parts, NULL};
 struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm,
                                                    const char *label)
 {
+    assert(arm == 0 || arm == 1);
     const struct tw_check_asked *a = &c->args;
     return (struct twin_launch_options){
         .argv = c->arm[arm],

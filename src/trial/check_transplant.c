@@ -41,7 +41,7 @@ static int no_memory(const struct tw_check *c, const char *doing)
 }
 
 /* Sets what the next run is told: to measure, to record, or to take what lies in the folder. */
-static int ask(struct transplant *t, const char *mode, const char *folder)
+static int ask_of_run(struct transplant *t, const char *mode, const char *folder)
 {
     tw_free(t->env[0]);
     t->env[0] = tw_printf("TWINRUN_TRANSPLANT=%s:%s:%u:%u:%llu:%s", mode,
@@ -50,8 +50,8 @@ static int ask(struct transplant *t, const char *mode, const char *folder)
     return t->env[0] ? 0 : no_memory(t->c, "check");
 }
 
-/* One run that does what `ask` told it to. *out is the caller's. */
-static int launch(struct transplant *t, const char *label, struct twin_run **out)
+/* One run that does what ask_of_run() told it to. *out is the caller's. */
+static int launch_run(struct transplant *t, const char *label, struct twin_run **out)
 {
     struct tw_check *c = t->c;
     char title[48], text[32];
@@ -78,19 +78,19 @@ static int launch(struct transplant *t, const char *label, struct twin_run **out
 static int natural(struct transplant *t, const char *mode, const char *label)
 {
     struct twin_run *r = NULL;
-    int rc = ask(t, mode, "");
+    int rc = ask_of_run(t, mode, "");
     if (rc == 0)
-        rc = launch(t, label, &r);
+        rc = launch_run(t, label, &r);
     return rc == 0 ? tw_check_keep(t->c, r) : rc;
 }
 
 /* A run whose steps start with the values in the folder. */
-static int given(struct transplant *t, const char *folder)
+static int make_given(struct transplant *t, const char *folder)
 {
     struct twin_run *r = NULL, **grown;
-    int rc = ask(t, "inject", folder);
+    int rc = ask_of_run(t, "inject", folder);
     if (rc == 0)
-        rc = launch(t, "transplanted", &r);
+        rc = launch_run(t, "transplanted", &r);
     if (rc != 0)
         return rc;
     if (!(grown = tw_reallocarray(t->runs, t->count + 1, sizeof *grown))) {
@@ -164,7 +164,7 @@ static void say_left_out(struct transplant *t, const struct twin_trace_info *inf
 /* ---- how much it will take */
 
 /* Why nothing can be given to a job of which run 1 measured nothing. */
-static int refuse(const struct transplant *t, const struct twin_run *r)
+static int why_refused(const struct transplant *t, const struct twin_run *r)
 {
     const struct tw_front *front = t->c->series.front;
     if (!t->processes)
@@ -183,7 +183,7 @@ static int refuse(const struct transplant *t, const struct twin_run *r)
 }
 
 /* From what run 1 measured: does what is to be recorded fit the limit and the disk? */
-static int plan(struct transplant *t)
+static int plan_recording(struct transplant *t)
 {
     struct tw_check *c = t->c;
     struct statvfs fs;
@@ -191,7 +191,7 @@ static int plan(struct transplant *t)
     char each[16], all[16], most[16];
     each_note(t, c->series.runs[0], take_size);
     if (!t->processes || (t->kind == TWIN_TRANSPLANT_DATA && !t->batch))
-        return refuse(t, c->series.runs[0]);
+        return why_refused(t, c->series.runs[0]);
     tw_run_totals(c->series.runs[0], &totals);
     if (t->first >= totals.steps) {
         tw_front_say(c->series.front,
@@ -247,7 +247,7 @@ static void delete_values(const char *folder)
 /* ---- what came of it */
 
 /* The verdict on the runs that were given values, and what hindered the giving. */
-static int judge(struct transplant *t)
+static int judge_runs(struct transplant *t)
 {
     struct tw_check *c = t->c;
     struct twin_error err = TWIN_ERROR_INIT;
@@ -311,7 +311,7 @@ static void zoom_into(struct transplant *t, struct twin_finding *f)
 
 /* The operations of the first origins; the first finding of the verdict shares its operation with
  * the origin in the same place. */
-static void zoom(struct transplant *t)
+static void zoom_origins(struct transplant *t)
 {
     struct twin_transplant *found = t->c->series.v->transplant;
     struct twin_finding *first = t->c->series.v->first;
@@ -334,12 +334,12 @@ static void zoom(struct transplant *t)
 }
 
 /* All runs. *folder, malloc'ed: where values were recorded; NULL: none were. */
-static int series(struct transplant *t, char **folder)
+static int make_series(struct transplant *t, char **folder)
 {
     struct tw_check *c = t->c;
     int rc = natural(t, "measure", "natural");
     if (rc == 0 && !c->series.interrupted && !c->series.out_of_time)
-        rc = plan(t);
+        rc = plan_recording(t);
     if (rc == 0 && !c->series.interrupted && !c->series.out_of_time)
         rc = natural(t, "record", "recorded");
     if (rc == 0)
@@ -351,7 +351,7 @@ static int series(struct transplant *t, char **folder)
         return no_memory(c, "check");
     while (rc == 0 && c->series.count + t->count < c->args.runs && !c->series.interrupted &&
            !c->series.out_of_time)
-        rc = given(t, *folder);
+        rc = make_given(t, *folder);
     return rc;
 }
 
@@ -364,11 +364,11 @@ int tw_check_transplant(struct tw_check *c)
         t.first = c->args.window.first;
         t.last = c->args.window.last;
     }
-    int rc = series(&t, &folder);
+    int rc = make_series(&t, &folder);
     if (rc == 0 && t.count)
-        rc = judge(&t);
+        rc = judge_runs(&t);
     if (rc == 0 && t.count && !c->args.no_zoom && !c->series.interrupted && !c->series.out_of_time)
-        zoom(&t);
+        zoom_origins(&t);
     if (folder)
         delete_values(folder);
     for (size_t i = 0; i < t.count; i++)

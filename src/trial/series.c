@@ -56,6 +56,7 @@ int tw_series_keep(struct tw_series *s, struct twin_run *r, struct twin_error *e
 int tw_series_compare(struct tw_series *s, const struct twin_compare_options *how,
                       struct twin_error *err)
 {
+    assert(s->count > 0);
     struct twin_verdict *v = NULL;
     int rc = twin_compare((const struct twin_run *const *)s->runs, s->count, how, &v, err);
     if (rc != 0)
@@ -86,6 +87,7 @@ bool tw_series_diverged(const struct tw_series *s, size_t i)
  * judge. */
 bool tw_series_has_room(const struct tw_series *s, uint64_t more, bool quiet)
 {
+    assert(s->count > 0); /* the first run says what the others will take */
     struct statvfs fs;
     struct tw_run_totals t;
     char each[16], all[16], left[16], time[24];

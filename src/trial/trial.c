@@ -30,7 +30,7 @@ static int end_trial(struct tw_trial *t, enum tw_trial_end end)
 }
 
 /* Called by the launcher while the run goes on. Non-zero ends it. */
-static int watch(void *user, const struct twin_progress *p)
+static int watch_run(void *user, const struct twin_progress *p)
 {
     struct tw_trial *t = user;
     t->started = true;
@@ -66,7 +66,7 @@ int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struc
     t->run = NULL;
     if (tw_front_stops(t->front))
         return twin_error_set(err, TWIN_EINTR, "interrupted");
-    watched.on_tick = watch;
+    watched.on_tick = watch_run;
     watched.user = t;
     int rc;
     if (t->bare)

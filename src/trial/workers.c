@@ -59,8 +59,8 @@ static void end_stdin(void)
 
 /* The whole life of a worker. It asks to be told when its parent is gone before it looks whether
  * that has happened already, and lets signals through last. */
-static _Noreturn void work(struct tw_workers *w, const struct twin_launch_options *o,
-                           struct tw_trial *trial, int fd, pid_t parent)
+static _Noreturn void work_on_run(struct tw_workers *w, const struct twin_launch_options *o,
+                                  struct tw_trial *trial, int fd, pid_t parent)
 {
     struct said s = {.last = true};
     struct tw_front silent = {.user = NULL}; /* showing and saying is the parent's */
@@ -128,7 +128,7 @@ int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
     fflush(NULL); /* a child would write again what waits here */
     one->pid = fork();
     if (one->pid == 0)
-        work(w, o, &one->trial, ends[1], parent);
+        work_on_run(w, o, &one->trial, ends[1], parent);
     int rc = one->pid < 0
                  ? twin_error_system(
                        err, "cannot start a process that makes a run; give a smaller --jobs")
@@ -212,7 +212,7 @@ static void listen_to(struct tw_workers *w, struct tw_worker *one)
 }
 
 /* The run that is behind the others is the one that is waited for. */
-static void show(const struct tw_workers *w, const char *title, double expected_s)
+static void show_slowest(const struct tw_workers *w, const char *title, double expected_s)
 {
     struct twin_progress behind = {.step = UINT64_MAX};
     for (size_t i = 0; i < w->count; i++) {
@@ -252,7 +252,7 @@ void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s)
                 listen_to(w, &w->worker[i]);
             left += w->worker[i].pid != 0;
         }
-        show(w, title, expected_s);
+        show_slowest(w, title, expected_s);
     }
     tw_front_progress(w->front, NULL);
     give_signals_back(w);

@@ -23,7 +23,7 @@ struct telling {
 };
 
 /* Tells one value, if it is a text, an integer or a flag. 0, or what the caller returned. */
-static int tell(const struct telling *t, const char *name, const json_t *v)
+static int tell_value(const struct telling *t, const char *name, const json_t *v)
 {
     char number[64];
     if (json_is_integer(v))
@@ -53,7 +53,7 @@ static int tell_all(const struct telling *t, json_t *object, bool variables)
                 (strstr(key, "CACHE_DIR") ||
                  tw_starts(json_string_value(v) ? json_string_value(v) : "", "[redacted"));
         if (rc == 0 && !skip)
-            rc = tell(t, key, v);
+            rc = tell_value(t, key, v);
     }
     return rc;
 }
@@ -62,7 +62,7 @@ static int processor(const struct telling *t, const json_t *cpu)
 {
     const char *flags = json_string_value(json_object_get(cpu, "flags"));
     char model[96];
-    int rc = tell(t, "processor", json_object_get(cpu, "name"));
+    int rc = tell_value(t, "processor", json_object_get(cpu, "name"));
     const char *family = json_string_value(json_object_get(cpu, "family"));
     const char *number = json_string_value(json_object_get(cpu, "model"));
     if (family && number) {
@@ -75,17 +75,17 @@ static int processor(const struct telling *t, const json_t *cpu)
                  strstr(flags, "avx2") ? "avx2 " : "", (unsigned long long)h.a);
         rc = rc ? rc : t->each(t->user, "processor flags", model, t->err);
     }
-    return rc ? rc : tell(t, "processors", json_object_get(cpu, "online"));
+    return rc ? rc : tell_value(t, "processors", json_object_get(cpu, "online"));
 }
 
 static int gpus(const struct telling *t, const json_t *accelerators)
 {
     const json_t *list = json_object_get(accelerators, "gpus");
-    int rc = tell(t, "driver", json_object_get(accelerators, "driver"));
+    int rc = tell_value(t, "driver", json_object_get(accelerators, "driver"));
     for (size_t i = 0; rc == 0 && i < json_array_size(list) && i < 16; i++) {
         char name[16];
         snprintf(name, sizeof name, "gpu %zu", i);
-        rc = tell(t, name, json_object_get(json_array_get(list, i), "name"));
+        rc = tell_value(t, name, json_object_get(json_array_get(list, i), "name"));
     }
     return rc;
 }
@@ -96,9 +96,9 @@ static int from_provenance(const struct telling *t, json_t *p)
     const json_t *rank = json_array_get(json_object_get(p, "ranks"), 0);
     int rc = processor(t, json_object_get(environment, "cpu"));
     rc = rc ? rc
-            : tell(t, "architecture",
-                   json_object_get(json_object_get(environment, "kernel"), "machine"));
-    rc = rc ? rc : tell(t, "libc", json_object_get(environment, "libc"));
+            : tell_value(t, "architecture",
+                         json_object_get(json_object_get(environment, "kernel"), "machine"));
+    rc = rc ? rc : tell_value(t, "libc", json_object_get(environment, "libc"));
     rc = rc ? rc : gpus(t, json_object_get(p, "accelerators"));
     rc = rc ? rc : tell_all(t, json_object_get(rank, "versions"), false);
     rc = rc ? rc : tell_all(t, json_object_get(rank, "settings"), false);

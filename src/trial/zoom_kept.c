@@ -59,7 +59,7 @@ struct kept {
     size_t row_bytes, value_bytes;
 };
 
-static bool load(const char *folder, int32_t rank, struct kept *k)
+static bool load_kept(const char *folder, int32_t rank, struct kept *k)
 {
     char *calls = only_process(folder, rank), *values = NULL;
     if (calls)
@@ -92,7 +92,7 @@ bool tw_zoom_kept_take(const char *run_dir, int32_t rank, const char *call, uint
     struct kept k = {0};
     char *folder = tw_path_join(run_dir, "values");
     uint32_t found = 0, outputs = 0;
-    bool ok = folder && load(folder, rank, &k);
+    bool ok = folder && load_kept(folder, rank, &k);
     uint64_t wanted = digest_of(call);
     for (size_t at = 0; ok && at < k.row_bytes; at += sizeof(struct row)) {
         struct row r;

@@ -102,7 +102,7 @@ bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, c
     return a->level != TWIN_LEVEL_OPS && tw_zoom_is_possible(v, a, why);
 }
 
-static int remember(struct tw_zoom *z, const char *dir)
+static int remember_run(struct tw_zoom *z, const char *dir)
 {
     char **grown = tw_reallocarray(z->dirs, z->dir_count + 1, sizeof *grown);
     char *copy = tw_strdup(dir);
@@ -203,9 +203,9 @@ static int surround(const struct twin_launch_options *base, const struct told *t
 
 /* Makes one rerun, to the step behind the suspect one. Interrupted is no error: z says so, and *out
  * may be NULL. */
-static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step,
-                  const struct told *told, const char *title, struct twin_run **out,
-                  struct twin_error *err)
+static int launch_rerun(struct tw_zoom *z, const struct twin_launch_options *base, uint32_t step,
+                        const struct told *told, const char *title, struct twin_run **out,
+                        struct twin_error *err)
 {
     struct tw_trial t = {.front = z->front, .title = title, .deadline_ns = end_of(z), .bare = true};
     struct twin_launch_options o = *base;
@@ -234,7 +234,7 @@ static int launch(struct tw_zoom *z, const struct twin_launch_options *base, uin
     if (!z->quiet)
         tw_trial_line(z->front, title, t.run,
                       t.run->outcome == TWIN_RUN_STOPPED ? "ok" : tw_run_state(t.run, text));
-    return remember(z, t.run->dir);
+    return remember_run(z, t.run->dir);
 }
 
 /* Do the two diverge within the window? An error means no. */
@@ -254,7 +254,7 @@ struct pair {
     bool parted;
 };
 
-static void forget(struct pair *p)
+static void forget_pair(struct pair *p)
 {
     twin_run_free(p->a);
     twin_run_free(p->b);
@@ -273,14 +273,14 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const stru
     struct pair p = {NULL, NULL, false};
     char title[48];
     snprintf(title, sizeof title, "%s a", what);
-    int rc = launch(z, z->base_a, step[0], &told[0], title, &p.a, err);
+    int rc = launch_rerun(z, z->base_a, step[0], &told[0], title, &p.a, err);
     if (p.a && alike)
         told[1].against = p.a->dir;
     for (int i = 0; rc == 0 && i < ATTEMPTS && !p.parted && !z->interrupted && !z->cut; i++) {
         twin_run_free(p.b);
         p.b = NULL;
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
-        rc = launch(z, z->base_b, step[1], &told[1], title, &p.b, err);
+        rc = launch_rerun(z, z->base_b, step[1], &told[1], title, &p.b, err);
         p.parted = rc == 0 && !z->interrupted && !z->cut &&
                    parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
         z->interrupted |= tw_front_stops(z->front);
@@ -308,7 +308,7 @@ static double bound_of(const struct tw_zoom *z)
 }
 
 /* Sets the moment at which all reruns end, and tells the person before they begin. */
-static void announce(const struct twin_verdict *v, struct tw_zoom *z)
+static void announce_zoom(const struct twin_verdict *v, struct tw_zoom *z)
 {
     char each[24], once[24], limit[24];
     double bound = bound_of(z);
@@ -348,7 +348,7 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     struct pair first = {NULL, NULL, false}, second = {NULL, NULL, false};
     struct twin_suspect s = {0};
     z->one_process = v->range_count == 1;
-    announce(v, z);
+    announce_zoom(v, z);
     int rc = make_pair(v, z, NULL, &first, err);
     if (rc == 0 && !first.parted && !z->interrupted && !z->cut)
         twin_verdict_note(
@@ -372,8 +372,8 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     z->parted = first.parted;
     if (z->cut)
         note_cut(v, z);
-    forget(&first);
-    forget(&second);
+    forget_pair(&first);
+    forget_pair(&second);
     twin_suspect_free(&s);
     return rc;
 }

@@ -128,6 +128,119 @@ static void isolate_is_suggested_where_it_can_help(void **state)
     assert_true(tw_check_can_isolate(&c));
 }
 
+/* What is asked of a check in a test of what goes together. */
+struct wish {
+    struct tw_check_asked asked;
+    struct tw_check_beside beside;
+    bool arms;
+};
+
+static struct wish one_job(void)
+{
+    return (struct wish){.asked = {.runs = TW_NOT_GIVEN, .b_starts_at = TW_NOT_GIVEN},
+                         .beside = {.job = true}};
+}
+
+/* All four questions in the order of the command; `message` begins what the first refusal says, and
+ * NULL stands for none. */
+static void goes_together(struct wish w, const char *message)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    int rc = tw_check_arms_fit(&w.asked, &w.beside, &err);
+    rc = rc ? rc : tw_check_gate_fits(&w.asked, &w.beside, w.arms, &err);
+    rc = rc ? rc : tw_check_runs_fit(&w.asked, 10, &err);
+    rc = rc ? rc : tw_check_transplant_fits(&w.asked, w.arms, &err);
+    assert_int_equal(rc, message ? TWIN_EINVAL : 0);
+    if (message && strncmp(err.message, message, strlen(message)) != 0)
+        fail_msg("expected \"%s\", found \"%s\"", message, err.message);
+}
+
+static void commands_that_fit(void **state)
+{
+    (void)state;
+    struct wish w = one_job();
+    goes_together(w, NULL);
+    w.beside.a = "python a.py";
+    goes_together(w, "expected either -- COMMAND or --a CMD --b CMD");
+    w.beside.job = false;
+    goes_together(w, "expected two arms, found only --a; give --b too");
+    w.beside.b = "python b.py";
+    w.arms = true;
+    w.asked.b_starts_at = 4;
+    goes_together(w, NULL);
+    w = one_job();
+    w.asked.b_starts_at = 4;
+    goes_together(w, "--b-starts-at belongs to");
+    w.asked.resume_with = "python train.py --resume";
+    w.arms = true;
+    goes_together(w, NULL);
+    w.asked.against = "expected.json";
+    goes_together(w, "--resume-with does not go with --against");
+    w = one_job();
+    w.beside.job = false;
+    goes_together(w, "expected the job's command after --");
+    w.beside.a = w.beside.b = "true";
+    w.asked.resume_with = "true";
+    goes_together(w, "--resume-with: expected the whole job's command");
+    w = one_job();
+    w.asked.half = "true";
+    goes_together(w, "--half belongs to --resume-with");
+}
+
+static void baselines_that_fit(void **state)
+{
+    (void)state;
+    struct wish w = one_job();
+    w.beside.signers = true;
+    goes_together(w, "--key and --trust are about the file of --against");
+    w.asked.against = "expected.json";
+    goes_together(w, NULL);
+    w.asked.runs = 1;
+    goes_together(w, NULL);
+    w.arms = true;
+    goes_together(w, "--against is about one job");
+    w.arms = false;
+    w.asked.save_baseline = "new.json";
+    goes_together(w, "expected --save-baseline, which writes");
+    w.asked.against = NULL;
+    w.beside.signers = false;
+    goes_together(w, "a baseline is what repeats itself");
+    w.asked.runs = 2;
+    goes_together(w, NULL);
+    w.asked.transplant = "rng";
+    goes_together(w, "--save-baseline does not go with --transplant");
+    w = one_job();
+    w.asked.against = "expected.json";
+    w.asked.ignore.count = 1;
+    goes_together(w, "what a baseline leaves out is written in it");
+}
+
+static void runs_that_fit(void **state)
+{
+    (void)state;
+    struct wish w = one_job();
+    assert_int_equal(tw_check_runs_fit(&w.asked, 10, NULL), 0);
+    assert_int_equal(w.asked.runs, 10);
+    w.asked.runs = 1;
+    goes_together(w, "--runs: expected a number from 2");
+    w.asked.runs = TW_NOT_GIVEN;
+    w.asked.against = "expected.json";
+    assert_int_equal(tw_check_runs_fit(&w.asked, 10, NULL), 0);
+    assert_int_equal(w.asked.runs, 1);
+    w = one_job();
+    w.asked.transplant = "data";
+    goes_together(w, NULL);
+    w.asked.runs = 2;
+    goes_together(w, "--transplant needs 3 runs or more");
+    w.arms = true;
+    goes_together(w, "--transplant compares runs of one command");
+    w.asked.transplant = "weights";
+    goes_together(w, "--transplant: expected data, rng or step, found weights");
+    w.asked.transplant = NULL;
+    w.asked.window.given = true;
+    goes_together(w, "--window belongs to --transplant");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +249,9 @@ int main(void)
         cmocka_unit_test(worst_verdict_is_the_gates),
         cmocka_unit_test(baseline_needs_runs_that_agree),
         cmocka_unit_test(isolate_is_suggested_where_it_can_help),
+        cmocka_unit_test(commands_that_fit),
+        cmocka_unit_test(baselines_that_fit),
+        cmocka_unit_test(runs_that_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -421,6 +421,50 @@ static void each_allocation_may_fail(void **state)
     fail_msg("no end");
 }
 
+/* The folder of a replay stands beside the package and is always a new one, unless it is named. */
+static void replays_have_folders_of_their_own(void **state)
+{
+    (void)state;
+    struct twin_error err = TWIN_ERROR_INIT;
+    char *package = tw_path_join(scratch, "table-2"), *copy = NULL;
+    char *link = tw_path_join(scratch, "by-link");
+    char *first = tw_printf("%s-replay", package), *second = tw_printf("%s-replay-2", package);
+    assert_int_equal(mkdir(package, 0777), 0);
+    assert_int_equal(symlink("table-2", link), 0);
+    /* by its real place, whatever it was called */
+    char *found = twin_replay_folder(NULL, link, &err);
+    assert_string_equal(found, first);
+    assert_true(twin_replay_is_new(first));
+    tw_free(found);
+    assert_int_equal(twin_replay_place(first, false, &copy, &err), 0);
+    assert_false(twin_replay_is_new(first));
+    found = twin_replay_folder(NULL, package, &err);
+    assert_string_equal(found, second);
+    tw_free(found);
+    /* one that is named stays as it is named */
+    found = twin_replay_folder("/elsewhere", package, &err);
+    assert_string_equal(found, "/elsewhere");
+    tw_free(found);
+    /* of a folder that was there, only what we put into it goes away */
+    twin_replay_clear(first, copy, false);
+    assert_true(twin_replay_is_new(copy));
+    assert_false(twin_replay_is_new(first));
+    tw_free(copy);
+    assert_int_equal(twin_replay_place(first, false, &copy, &err), 0);
+    twin_replay_clear(first, copy, true);
+    assert_true(twin_replay_is_new(first));
+    /* a package that is not there has no place beside it */
+    assert_int_equal(unlink(link), 0);
+    assert_null(twin_replay_folder(NULL, link, &err));
+    assert_true(err.code != 0);
+    assert_int_equal(rmdir(package), 0);
+    tw_free(copy);
+    tw_free(first);
+    tw_free(second);
+    tw_free(link);
+    tw_free(package);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +475,7 @@ int main(void)
         cmocka_unit_test(linked_folders_are_refused),
         cmocka_unit_test(a_file_that_grew_is_not_read_to_its_end),
         cmocka_unit_test(what_is_taken_away_is_named),
+        cmocka_unit_test(replays_have_folders_of_their_own),
         cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

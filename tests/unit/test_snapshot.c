@@ -152,6 +152,43 @@ static int tear_down(void **state)
     return tw_remove_tree(folder, NULL, NULL);
 }
 
+/* What is left out stays out, whichever allocation fails: the snapshot is the right one or none. */
+static void each_allocation_may_fail(void **state)
+{
+    static char *const exclude[] = {"skip/", "*.tmp", "in/deep/x", NULL};
+    const struct twin_snapshot_options o = {.paranoid = true, .exclude = exclude};
+    struct twin_snapshot right, s;
+    (void)state;
+    assert_int_equal(mkdir(at("part"), 0700), 0);
+    assert_int_equal(mkdir(at("part/skip"), 0700), 0);
+    assert_int_equal(mkdir(at("part/in"), 0700), 0);
+    assert_int_equal(mkdir(at("part/in/deep"), 0700), 0);
+    write_text("part/a", "one");
+    write_text("part/b.tmp", "not this");
+    write_text("part/skip/c", "nor this");
+    write_text("part/in/deep/x", "nor this");
+    write_text("part/in/deep/y", "two");
+    assert_int_equal(twin_snapshot_take(at("part"), &o, &right, NULL), 0);
+    assert_int_equal(right.files, 2);
+    size_t refused = 0;
+    for (uint64_t n = 1;; n++) {
+        const uint64_t before = tw_alloc_count();
+        struct twin_error err = TWIN_ERROR_INIT;
+        tw_alloc_fail_at(n, false);
+        int rc = twin_snapshot_take(at("part"), &o, &s, &err);
+        tw_alloc_fail_at(0, false);
+        refused += rc != 0;
+        if (rc == 0) {
+            assert_string_equal(s.root, right.root);
+            twin_snapshot_free(&s);
+        }
+        if (rc == 0 && tw_alloc_count() - before < n)
+            break; /* there are no more */
+    }
+    assert_true(refused > 10);
+    twin_snapshot_free(&right);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +196,7 @@ int main(void)
         cmocka_unit_test(what_it_is),
         cmocka_unit_test(pointers),
         cmocka_unit_test(together),
+        cmocka_unit_test(each_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

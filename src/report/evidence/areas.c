@@ -7,6 +7,7 @@
 #include "json_text.h"
 #include "put.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,11 +39,13 @@ bool tw_area_passes(const json_t *area)
 
 const char *tw_area_risk(enum twin_area which)
 {
+    assert((unsigned)which < TWIN_AREAS);
     return words[which].risk;
 }
 
 const char *tw_area_ask(enum twin_area which)
 {
+    assert((unsigned)which < TWIN_AREAS);
     return words[which].ask;
 }
 

@@ -14,6 +14,7 @@
 
 #include "src/report/diagnosis.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,8 +162,9 @@ static bool bits_follow_hardware(const struct twin_diagnosis_facts *f)
 
 /* Fills a finding. Takes evidence, which is malloc'ed; NULL: no memory, which twin_diagnose
  * reports. */
-static void say(struct twin_diagnosis_finding *d, enum twin_source source, char *evidence)
+static void say_source(struct twin_diagnosis_finding *d, enum twin_source source, char *evidence)
 {
+    assert((size_t)source < sizeof sources / sizeof *sources);
     d->source = source;
     d->name = sources[source].name;
     d->practice = sources[source].practice;
@@ -170,7 +172,7 @@ static void say(struct twin_diagnosis_finding *d, enum twin_source source, char 
 }
 
 /* "processor model: EPYC 7763 against Xeon 8480". before: begins the sentence. malloc'ed. */
-static char *change(const char *before, const struct twin_incident_world *w)
+static char *change_text(const char *before, const struct twin_incident_world *w)
 {
     return tw_printf("%s%s %s: %.80s against %.80s", before, w->group, w->what,
                      w->a ? w->a : "none", w->b ? w->b : "none");
@@ -184,7 +186,7 @@ static bool by_chance(const struct twin_finding *x)
 
 /* Relative distance of the two values of a finding: of the sketch or of kept values; else a lower
  * bound from the norms and sums that were recorded with the tensor. NaN: not known. */
-static double distance(const struct twin_finding *x)
+static double distance_of(const struct twin_finding *x)
 {
     if (isfinite(x->rel_l2) && x->rel_l2 > 0)
         return x->rel_l2;
@@ -202,13 +204,13 @@ static double distance(const struct twin_finding *x)
 static bool roundings(const struct twin_finding *x)
 {
     return x->type == TWIN_FINDING_VALUE &&
-           (distance(x) < ROUNDINGS || (isfinite(x->max_ulp) && x->max_ulp <= 64)) &&
+           (distance_of(x) < ROUNDINGS || (isfinite(x->max_ulp) && x->max_ulp <= 64)) &&
            x->phase != TWIN_PHASE_CHECKPOINT && x->phase != TWIN_PHASE_ENVIRONMENT &&
            x->role != TWIN_CARRIER;
 }
 
 /* "first at step 17, rank 0, backward of w1", behind `before`. malloc'ed. */
-static char *place(const char *before, const struct twin_finding *x)
+static char *place_text(const char *before, const struct twin_finding *x)
 {
     char *safe = tw_printable(x->name, strnlen(x->name, 120));
     char *s = tw_printf("%sfirst at step %u, rank %d, %s of %s", before, x->step_a, (int)x->rank,
@@ -224,35 +226,38 @@ static void numeric(const struct twin_diagnosis_facts *f, struct twin_diagnosis_
     const struct twin_incident_world *w;
     d->numeric = true;
     if ((w = in_any(f, is_ranks)) || (first && first->type == TWIN_FINDING_RANKS)) {
-        say(d, TWIN_SOURCE_SCALING,
-            w ? change("", w) : tw_strdup("the runs have other numbers of ranks"));
+        say_source(d, TWIN_SOURCE_SCALING,
+                   w ? change_text("", w) : tw_strdup("the runs have other numbers of ranks"));
     } else if (worlds_known(f) && bits_follow_hardware(f)) {
         w = in_any(f, is_hardware);
-        say(d, TWIN_SOURCE_HETEROGENEITY,
-            w ? change("runs on equal hardware agree bit for bit, on other hardware they diverge; ",
-                       w)
+        say_source(
+            d, TWIN_SOURCE_HETEROGENEITY,
+            w ? change_text(
+                    "runs on equal hardware agree bit for bit, on other hardware they diverge; ", w)
               : NULL);
     } else if ((w = in_any(f, is_decisive)) || (w = in_any(f, is_hardware))) {
-        say(d, TWIN_SOURCE_WORLD, change("", w));
+        say_source(d, TWIN_SOURCE_WORLD, change_text("", w));
     } else if (first && by_chance(first)) {
-        say(d, TWIN_SOURCE_RANDOMNESS, place("", first));
+        say_source(d, TWIN_SOURCE_RANDOMNESS, place_text("", first));
     } else if (first && worlds_known(f) && roundings(first)) {
         char size[96];
         snprintf(size, sizeof size,
                  "the worlds agree, inputs are equal, relative distance about %.0e; ",
-                 distance(first));
-        say(d, TWIN_SOURCE_REDUCTION_ORDER,
-            place(isfinite(distance(first)) ? size
-                                            : "the worlds agree, inputs are equal, a few ulp; ",
-                  first));
+                 distance_of(first));
+        say_source(d, TWIN_SOURCE_REDUCTION_ORDER,
+                   place_text(isfinite(distance_of(first))
+                                  ? size
+                                  : "the worlds agree, inputs are equal, a few ulp; ",
+                              first));
     } else {
-        say(d, TWIN_SOURCE_UNKNOWN, first ? place("", first) : tw_strdup("no record says where"));
+        say_source(d, TWIN_SOURCE_UNKNOWN,
+                   first ? place_text("", first) : tw_strdup("no record says where"));
     }
 }
 
 /* The source of other speed. The hardware is blamed only when each run of A has other hardware than
  * each run of B. */
-static void speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_finding *d)
+static void find_speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_finding *d)
 {
     const struct twin_incident_world *ranks = in_any(f, is_ranks);
     bool other_hardware = worlds_known(f);
@@ -261,9 +266,9 @@ static void speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_fi
         for (size_t k = f->a; k < f->a + f->b; k++)
             other_hardware &= !same_hardware(&f->world[i], &f->world[k]);
     if (ranks) {
-        say(d, TWIN_SOURCE_SCALING, change("", ranks));
+        say_source(d, TWIN_SOURCE_SCALING, change_text("", ranks));
     } else if (other_hardware) {
-        say(d, TWIN_SOURCE_HETEROGENEITY, change("", in_any(f, is_hardware)));
+        say_source(d, TWIN_SOURCE_HETEROGENEITY, change_text("", in_any(f, is_hardware)));
     } else if (f->between && f->between->outcome == TWIN_DIP_FOUND &&
                f->between->cause != TWIN_CAUSE_UNKNOWN) {
         char *s = twin_dip_sentence(f->between);
@@ -280,9 +285,9 @@ static void speed(const struct twin_diagnosis_facts *f, struct twin_diagnosis_fi
         const char *nothing = f->between ? "nothing that was recorded moved with it"
                                          : "no telemetry was recorded";
         if (w)
-            say(d, TWIN_SOURCE_WORLD, change("", w));
+            say_source(d, TWIN_SOURCE_WORLD, change_text("", w));
         else
-            say(d, TWIN_SOURCE_UNKNOWN, tw_strdup(nothing));
+            say_source(d, TWIN_SOURCE_UNKNOWN, tw_strdup(nothing));
     }
 }
 
@@ -303,7 +308,7 @@ int twin_diagnose(const struct twin_diagnosis_facts *f, struct twin_diagnosis *o
     if (f->verdict && f->verdict->bitwise == TWIN_DIFFER)
         numeric(f, &out->finding[out->count++]);
     if (speed_differs(f)) {
-        speed(f, &of_speed);
+        find_speed(f, &of_speed);
         if (out->count && out->finding[0].source == of_speed.source) {
             out->finding[0].speed = true;
             tw_free(of_speed.evidence);

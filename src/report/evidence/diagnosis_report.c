@@ -53,7 +53,7 @@ struct sides {
 /* Fills world[i] with how the world of run i differs from that of run 0, without names and times. A
  * world that was not recorded stays unknown. item[i] is the array, whose strings belong to
  * differences[i]. */
-static void worlds(struct sides *s)
+static void gather_worlds(struct sides *s)
 {
     json_t *first = NULL;
     twin_provenance_load(s->run[0]->dir, &first, NULL);
@@ -125,7 +125,7 @@ static size_t nearest_to(const struct tw_set *set, double value)
 
 /* Is one set slower, and in which counters do the typical runs of the sets differ? margin is of no
  * use for this question; FLOOR is the difference below which none counts. */
-static void speed(struct sides *s)
+static void gather_speed(struct sides *s)
 {
     const struct twin_asked asked = {
         .question = TWIN_ASK_SPEED, .alpha = ALPHA, .margin = 1.05, .floor = FLOOR};
@@ -205,7 +205,7 @@ static const char *kind_heading(const struct twin_diagnosis_finding *d)
 }
 
 /* A paragraph for each source, or that there is no difference; then what the answer rests on. */
-static void text(FILE *out, const struct sides *s, const struct twin_diagnosis *d)
+static void print_text(FILE *out, const struct sides *s, const struct twin_diagnosis *d)
 {
     struct tw_buf b = {0};
     for (size_t i = 0; i < d->count; i++) {
@@ -262,7 +262,7 @@ static json_t *json(const struct sides *s, const struct twin_diagnosis *d)
 
 /* Makes the arrays, and puts the runs of both sets into one. 0, or TWIN_ENOMEM; free_sides()
  * follows in any case. */
-static int gather(struct sides *s, struct twin_error *err)
+static int gather_sides(struct sides *s, struct twin_error *err)
 {
     s->n = s->set[0].n + s->set[1].n;
     s->run = tw_calloc(s->n, sizeof *s->run);
@@ -301,12 +301,12 @@ int tw_diagnosis_report(struct tw_set set[2], FILE *out, json_t **as_json, struc
 {
     struct sides s = {.set = set};
     struct twin_diagnosis d = {.count = 0};
-    int rc = gather(&s, err);
+    int rc = gather_sides(&s, err);
     if (rc == 0)
         rc = numbers(&s, err);
     if (rc == 0) {
-        worlds(&s);
-        speed(&s);
+        gather_worlds(&s);
+        gather_speed(&s);
         const struct twin_diagnosis_facts f = {
             .verdict = s.verdict,
             .a = set[0].n,
@@ -320,7 +320,7 @@ int tw_diagnosis_report(struct tw_set set[2], FILE *out, json_t **as_json, struc
     if (rc == 0 && as_json)
         *as_json = json(&s, &d);
     else if (rc == 0)
-        text(out, &s, &d);
+        print_text(out, &s, &d);
     twin_diagnosis_free(&d);
     free_sides(&s);
     return rc;

@@ -18,7 +18,7 @@
 /* Appends bytes of a job's making as a code span: fences longer than any run of backticks inside;
  * bars are replaced, since they end cells of tables, and line breaks become blanks. max: cut behind
  * that many bytes; 0: whole. NULL and "" become "(none)". */
-static void code(struct tw_buf *b, const char *s, size_t max)
+static void put_code(struct tw_buf *b, const char *s, size_t max)
 {
     struct tw_buf safe = {0};
     /* n backticks begin code that holds at most n - 1 of them in a row */
@@ -52,7 +52,7 @@ static void code_of(struct tw_buf *b, struct tw_buf *text)
     if (text->failed)
         b->failed = text->failed;
     else
-        code(b, text->data, 0);
+        put_code(b, text->data, 0);
     tw_buf_free(text);
 }
 
@@ -68,16 +68,16 @@ static void when(struct tw_buf *b, int64_t ns)
 }
 
 /* A row of the table of both runs; both values are shown as code. */
-static void row(struct tw_buf *b, const char *name, const char *a, const char *c)
+static void put_row(struct tw_buf *b, const char *name, const char *a, const char *c)
 {
     tw_buf_printf(b, "| %s | ", name);
-    code(b, a, 300);
+    put_code(b, a, 300);
     tw_buf_puts(b, " | ");
-    code(b, c, 300);
+    put_code(b, c, 300);
     tw_buf_puts(b, " |\n");
 }
 
-static void seconds(char out[32], double s)
+static void seconds_text(char out[32], double s)
 {
     snprintf(out, 32, "%.1f s", s);
 }
@@ -110,34 +110,35 @@ static void what_ran(struct tw_buf *b, const struct twin_incident *x)
     char c[2][32];
     struct tw_buf began[2] = {{0}, {0}};
     tw_buf_puts(b, "## What ran\n\n| | run A | run B |\n|---|---|---|\n");
-    row(b, "run", s[0].run->id, s[1].run->id);
-    row(b, "command", x->command,
-        x->same_command ? "(the same)" : "(another command: see its run folder)");
-    row(b, "host", s[0].run->host, s[1].run->host);
+    put_row(b, "run", s[0].run->id, s[1].run->id);
+    put_row(b, "command", x->command,
+            x->same_command ? "(the same)" : "(another command: see its run folder)");
+    put_row(b, "host", s[0].run->host, s[1].run->host);
     for (int i = 0; i < 2; i++)
         when(&began[i], s[i].run->start_realtime_ns);
-    row(b, "began (UTC)", began[0].data ? began[0].data : "", began[1].data ? began[1].data : "");
+    put_row(b, "began (UTC)", began[0].data ? began[0].data : "",
+            began[1].data ? began[1].data : "");
     for (int i = 0; i < 2; i++) {
         tw_buf_free(&began[i]);
-        seconds(c[i], s[i].run->wall_s);
+        seconds_text(c[i], s[i].run->wall_s);
     }
-    row(b, "took", c[0], c[1]);
-    row(b, "ended", s[0].state, s[1].state);
+    put_row(b, "took", c[0], c[1]);
+    put_row(b, "ended", s[0].state, s[1].state);
     for (int i = 0; i < 2; i++)
         tw_human_count(s[i].steps, c[i]);
-    row(b, "steps", c[0], c[1]);
+    put_row(b, "steps", c[0], c[1]);
     for (int i = 0; i < 2; i++)
         tw_human_count(s[i].records, c[i]);
-    row(b, "records", c[0], c[1]);
-    row(b, "code", s[0].code && *s[0].code ? s[0].code : "not known",
-        s[1].code && *s[1].code ? s[1].code : "not known");
-    row(b, "versions", s[0].versions && *s[0].versions ? s[0].versions : "not known",
-        s[1].versions && *s[1].versions ? s[1].versions : "not known");
+    put_row(b, "records", c[0], c[1]);
+    put_row(b, "code", s[0].code && *s[0].code ? s[0].code : "not known",
+            s[1].code && *s[1].code ? s[1].code : "not known");
+    put_row(b, "versions", s[0].versions && *s[0].versions ? s[0].versions : "not known",
+            s[1].versions && *s[1].versions ? s[1].versions : "not known");
     tw_buf_puts(b, "\n");
 }
 
 /* Differences of the two worlds, at most MOST of them; not known is another answer than none. */
-static void worlds(struct tw_buf *b, const struct twin_incident *x)
+static void put_worlds(struct tw_buf *b, const struct twin_incident *x)
 {
     enum { MOST = 30 };
     tw_buf_puts(b, "## How their worlds differ\n\n");
@@ -156,11 +157,11 @@ static void worlds(struct tw_buf *b, const struct twin_incident *x)
     for (size_t i = 0; i < x->world_count && i < MOST; i++) {
         const struct twin_incident_world *w = &x->world[i];
         tw_buf_printf(b, "| %s | %s | ", w->power, w->group);
-        code(b, w->what, 80);
+        put_code(b, w->what, 80);
         tw_buf_puts(b, " | ");
-        code(b, w->a, 100);
+        put_code(b, w->a, 100);
         tw_buf_puts(b, " | ");
-        code(b, w->b, 100);
+        put_code(b, w->b, 100);
         tw_buf_puts(b, " |\n");
     }
     if (x->world_count > MOST)
@@ -176,7 +177,7 @@ static void item(struct tw_buf *b, const char *name, struct tw_buf *text)
         b->failed = text->failed;
     if (text->len) {
         tw_buf_printf(b, "- %s: ", name);
-        code(b, text->data, 500);
+        put_code(b, text->data, 500);
         tw_buf_puts(b, "\n");
     }
     tw_buf_free(text);
@@ -243,7 +244,7 @@ static const struct twin_incident_check *found_cause(const struct twin_incident 
 
 /* The cause when a search on record showed one, otherwise how many searches did not; hints
  * below. */
-static void cause(struct tw_buf *b, const struct twin_incident *x)
+static void put_cause(struct tw_buf *b, const struct twin_incident *x)
 {
     const struct twin_incident_check *c = found_cause(x);
     size_t searches = 0;
@@ -255,7 +256,7 @@ static void cause(struct tw_buf *b, const struct twin_incident *x)
         tw_buf_puts(b, "Shown by controlled experiment on this command (`twinrun isolate`, ");
         when(b, c->time_ns);
         tw_buf_puts(b, "): ");
-        code(b, c->cause, 300);
+        put_code(b, c->cause, 300);
         tw_buf_puts(b, ". `twinrun factors` says what it is and which pin holds it still.\n\n");
     } else if (searches) {
         tw_buf_printf(
@@ -267,7 +268,7 @@ static void cause(struct tw_buf *b, const struct twin_incident *x)
     for (size_t i = 0; i < x->hint_count && i < 3; i++) {
         char *text = twin_hint_text(&x->hint[i]);
         tw_buf_puts(b, "- looks like a known case (a hint, no proof): ");
-        code(b, text ? text : "", 700);
+        put_code(b, text ? text : "", 700);
         tw_buf_puts(b, "\n");
         tw_free(text);
     }
@@ -307,7 +308,7 @@ static void checks(struct tw_buf *b, const struct twin_incident *x)
                       passed(x->check[i].outcome) ? "" : "**", x->check[i].outcome,
                       passed(x->check[i].outcome) ? "" : "**");
         if (x->check[i].first[0])
-            code(b, x->check[i].first, 200);
+            put_code(b, x->check[i].first, 200);
         tw_buf_puts(b, " |\n");
     }
     tw_buf_puts(b, "\n");
@@ -376,7 +377,7 @@ static void questions(struct tw_buf *b, const struct twin_incident *x)
     /* the first difference is the most powerful one */
     if (x->world_known && x->world_count && strcmp(x->world[0].power, "high") == 0) {
         tw_buf_puts(b, "- [ ] Why was ");
-        code(b, x->world[0].what, 80);
+        put_code(b, x->world[0].what, 80);
         tw_buf_puts(b, " another one, and was that meant?\n");
     }
     tw_buf_puts(b, "- [ ] Since when has this been so? Are older runs affected?\n- [ ] Which check "
@@ -412,9 +413,9 @@ int twin_incident_markdown(const struct twin_incident *x, char **out, struct twi
     struct tw_buf b = {0};
     summary(&b, x);
     what_ran(&b, x);
-    worlds(&b, x);
+    put_worlds(&b, x);
     divergence(&b, x);
-    cause(&b, x);
+    put_cause(&b, x);
     checks(&b, x);
     timeline(&b, x);
     questions(&b, x);

@@ -6,6 +6,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "run_state.h"
 
 #include "src/trace/trace.h"
 
@@ -125,6 +126,85 @@ int64_t tw_incident_diverged_at(const struct twin_verdict *v, const struct twin_
         twin_trace_close(t);
     }
     return found;
+}
+
+/* ---- a case */
+
+void tw_incident_open(struct tw_incident_case *c, struct twin_run *const runs[2])
+{
+    *c = (struct tw_incident_case){.runs = runs};
+    for (int i = 0; i < 2; i++) {
+        c->command[i] = tw_shell_quote(runs[i]->argv, runs[i]->argc);
+        /* A run of an older version has no provenance: its world is then not known. */
+        twin_provenance_load(runs[i]->dir, &c->provenance[i], NULL);
+        c->code[i] = tw_incident_code(c->provenance[i]);
+        c->versions[i] = tw_incident_versions(c->provenance[i]);
+    }
+    c->x.command = c->command[0] ? c->command[0] : "";
+    c->x.same_command = c->command[0] && c->command[1] && strcmp(c->command[0], c->command[1]) == 0;
+}
+
+/* Names and places alone are left out: they change no result. */
+static void gather_world(struct tw_incident_case *c)
+{
+    struct twin_world_differences *d = &c->differences;
+    c->x.world_known = c->provenance[0] && c->provenance[1] &&
+                       twin_provenance_diff(c->provenance[0], c->provenance[1], d, NULL) == 0;
+    c->world = tw_calloc(d->count + 1, sizeof *c->world);
+    for (size_t i = 0; c->world && i < d->count; i++)
+        if (d->item[i].power != TWIN_POWER_NOISE)
+            c->world[c->x.world_count++] = (struct twin_incident_world){
+                twin_power_name(d->item[i].power), d->item[i].group, d->item[i].what, d->item[i].a,
+                d->item[i].b};
+    c->x.world = c->world;
+}
+
+/* Cases of known cause that look like this divergence, as check would hint at. */
+static void gather_hints(struct tw_incident_case *c, const char *home, const struct tw_front *front)
+{
+    const struct twin_verdict *v = c->x.verdict;
+    if (v->outcome != TWIN_DIFFER || !v->first)
+        return;
+    struct twin_signature s = tw_known_signature(v->first, c->x.same_command ? "same" : "two");
+    char **settings = NULL;
+    s.setting_count = tw_known_settings(c->runs[0], &settings);
+    s.settings = settings;
+    tw_known_look_up(home, &s, &c->known, front);
+    tw_known_settings_free(settings, s.setting_count);
+    c->x.hint = c->known.hint;
+    c->x.hint_count = c->known.count;
+}
+
+void tw_incident_gather(struct tw_incident_case *c, const struct twin_verdict *v, const char *home,
+                        const struct tw_front *front)
+{
+    c->x.verdict = v;
+    c->x.parted_ns = tw_incident_diverged_at(v, c->runs[1]);
+    c->x.check = c->checks.check;
+    c->x.check_count = c->checks.count;
+    gather_world(c);
+    for (int i = 0; i < 2; i++) {
+        struct tw_run_totals t;
+        tw_run_totals(c->runs[i], &t);
+        c->x.side[i] = (struct twin_incident_side){
+            c->runs[i],    tw_run_state(c->runs[i], c->state[i]), t.steps, t.records, c->code[i],
+            c->versions[i]};
+    }
+    gather_hints(c, home, front);
+}
+
+void tw_incident_close(struct tw_incident_case *c)
+{
+    for (int i = 0; i < 2; i++) {
+        json_decref(c->provenance[i]);
+        tw_free(c->command[i]);
+        tw_free(c->code[i]);
+        tw_free(c->versions[i]);
+    }
+    tw_free(c->world);
+    twin_world_differences_free(&c->differences);
+    tw_known_free(&c->known);
+    tw_incident_facts_free(&c->checks);
 }
 
 json_t *tw_incident_json(const struct twin_incident *x, const char *markdown)

@@ -10,6 +10,8 @@
 
 #include "src/report/report.h"
 
+#include <assert.h>
+
 /* The first of the things in which the worlds differ. */
 static void print_worlds(FILE *out, const json_t *list)
 {
@@ -60,6 +62,7 @@ json_t *tw_replay_json(const struct tw_replayed *r, const json_t *environment)
 
 void tw_replay_text(FILE *out, const struct tw_replayed *r, enum tw_replay_outcome came_to)
 {
+    assert((size_t)came_to < sizeof outcome_words / sizeof *outcome_words);
     const bool same = came_to == TW_REPLAY_SAME || came_to == TW_REPLAY_WITHIN_TOLERANCE;
     for (size_t i = 0; i < json_array_size(r->checkpoints); i++) {
         const json_t *c = json_array_get(r->checkpoints, i);

@@ -78,7 +78,7 @@ struct search {
 
 /* A spec of hex digits may begin the whole id, or the short id at the end of the run's name;
  * anything else must be the name. Only runs without a folder count. */
-static int match(void *user, const struct twin_ledger_run *r)
+static int match_run(void *user, const struct twin_ledger_run *r)
 {
     struct search *s = user;
     const char *short_id = strrchr(r->name, '-');
@@ -149,7 +149,7 @@ int tw_ledger_show_gone(struct twin_ledger *l, const char *owner, const char *sp
     struct twin_error err = TWIN_ERROR_INIT;
     struct search s = {.spec = spec};
     struct listed said = {.out = out};
-    int rc = twin_ledger_runs(l, &(struct twin_ledger_filter){.home = owner}, match, &s, &err);
+    int rc = twin_ledger_runs(l, &(struct twin_ledger_filter){.home = owner}, match_run, &s, &err);
     bool found = rc == 0 && s.found == 1 && s.id;
     json_t *j = json ? json_object() : NULL, *wrote = json ? json_array() : NULL;
     if (found && json && twin_ledger_run(l, s.id, false, json_gone, j, &err) == 0) {

@@ -23,10 +23,10 @@ enum { WIDTH = 13, DIGITS = 12 };
 
 /* ---- lines */
 
-static void row(FILE *out, const char *name, const char *format, ...)
+static void put_row(FILE *out, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void row(FILE *out, const char *name, const char *format, ...)
+static void put_row(FILE *out, const char *name, const char *format, ...)
 {
     struct tw_buf b = {0};
     va_list ap;
@@ -53,7 +53,7 @@ static json_int_t number_of(const json_t *o, const char *key)
 }
 
 /* Commit and branch, what was changed since, and the file or module that the program began with. */
-static void code(FILE *out, const json_t *p)
+static void show_code(FILE *out, const json_t *p)
 {
     const json_t *o = json_object_get(p, "code");
     const json_t *entry = json_object_get(json_object_get(p, "programs"), "entry");
@@ -81,36 +81,36 @@ static void code(FILE *out, const json_t *p)
                       untracked);
     if (modules)
         tw_buf_printf(&b, ", %zu submodule%s", modules, tw_plural_s(modules));
-    row(out, "code", "%s", b.data ? b.data : "");
+    put_row(out, "code", "%s", b.data ? b.data : "");
     tw_buf_free(&b);
     /* a script, or a module that was started by its name */
     if (*text_of(entry, "sha256"))
-        row(out, "", "begins with %s, sha256 %.*s", text_of(entry, "path"), DIGITS,
-            text_of(entry, "sha256"));
+        put_row(out, "", "begins with %s, sha256 %.*s", text_of(entry, "path"), DIGITS,
+                text_of(entry, "sha256"));
     else if (*text_of(entry, "name"))
-        row(out, "", "begins with the module %s", text_of(entry, "name"));
+        put_row(out, "", "begins with the module %s", text_of(entry, "name"));
 }
 
 /* Hashes of the command and of its configuration files, and the data that the run read: snapshots
  * that were verified, and folders or addresses that the command names. */
-static void configuration(FILE *out, const json_t *p)
+static void show_configuration(FILE *out, const json_t *p)
 {
     const json_t *o = json_object_get(p, "config");
     json_t *item;
     size_t i;
-    row(out, "command", "canonical sha256 %.*s", DIGITS,
-        text_of(json_object_get(o, "argv_digest"), "canonical"));
+    put_row(out, "command", "canonical sha256 %.*s", DIGITS,
+            text_of(json_object_get(o, "argv_digest"), "canonical"));
     json_array_foreach (json_object_get(o, "files"), i, item)
-        row(out, i ? "" : "config", "%s  %s %.*s%s%s", text_of(item, "path"),
-            *text_of(item, "canonical") ? "canonical" : "bytes", DIGITS,
-            *text_of(item, "canonical") ? text_of(item, "canonical") : text_of(item, "raw"),
-            *text_of(item, "why") ? "; " : "", text_of(item, "why"));
+        put_row(out, i ? "" : "config", "%s  %s %.*s%s%s", text_of(item, "path"),
+                *text_of(item, "canonical") ? "canonical" : "bytes", DIGITS,
+                *text_of(item, "canonical") ? text_of(item, "canonical") : text_of(item, "raw"),
+                *text_of(item, "why") ? "; " : "", text_of(item, "why"));
     o = json_object_get(p, "data");
     bool any = false;
     /* data that were held against a snapshot first, then what the command names */
     json_array_foreach (json_object_get(o, "verified"), i, item) {
-        row(out, any ? "" : "data", "%s  verified, root %.*s", text_of(item, "folder"), DIGITS,
-            text_of(item, "root"));
+        put_row(out, any ? "" : "data", "%s  verified, root %.*s", text_of(item, "folder"), DIGITS,
+                text_of(item, "root"));
         any = true;
     }
     json_array_foreach (json_object_get(o, "named"), i, item) {
@@ -119,9 +119,9 @@ static void configuration(FILE *out, const json_t *p)
          * revision */
         if (id || strcmp(text_of(item, "kind"), "folder") == 0 ||
             strcmp(text_of(item, "kind"), "address") == 0) {
-            row(out, any ? "" : "data", "%s  %s%s%s", text_of(item, "path"),
-                id ? text_of(id, "kind") : text_of(item, "kind"),
-                *text_of(id, "revision") ? " " : "", text_of(id, "revision"));
+            put_row(out, any ? "" : "data", "%s  %s%s%s", text_of(item, "path"),
+                    id ? text_of(id, "kind") : text_of(item, "kind"),
+                    *text_of(id, "revision") ? " " : "", text_of(id, "revision"));
             any = true;
         }
     }
@@ -135,12 +135,12 @@ static void pairs(FILE *out, const char *name, const json_t *o, const char *cons
         if (*text_of(o, *keys))
             tw_buf_printf(&b, "%s%s %s", b.len ? ", " : "", *keys, text_of(o, *keys));
     if (b.len)
-        row(out, name, "%s", b.data);
+        put_row(out, name, "%s", b.data);
     tw_buf_free(&b);
 }
 
 /* Versions that rank 0 told, and how many files of libraries were mapped into the job. */
-static void libraries(FILE *out, const json_t *p)
+static void show_libraries(FILE *out, const json_t *p)
 {
     static const char *const versions[] = {"torch", "cudnn",  "nccl", "mpi",
                                            "numpy", "python", NULL};
@@ -153,15 +153,15 @@ static void libraries(FILE *out, const json_t *p)
     json_array_foreach ((json_t *)files, i, item)
         hashed += *text_of(item, "sha256") != '\0';
     if (n)
-        row(out, *text_of(known, "python") ? "" : "libraries", "%zu files mapped, %s", n,
-            hashed == n ? "all with their sha256" : "not all hashed");
+        put_row(out, *text_of(known, "python") ? "" : "libraries", "%zu files mapped, %s", n,
+                hashed == n ? "all with their sha256" : "not all hashed");
     else
-        row(out, "libraries", "not known: no process of the job recorded anything");
+        put_row(out, "libraries", "not known: no process of the job recorded anything");
 }
 
 /* The states of the generators. A state that is the same at the first and the last record was not
  * drawn from. */
-static void seeds(FILE *out, const json_t *rank)
+static void show_seeds(FILE *out, const json_t *rank)
 {
     static const char *const settings[] = {"deterministic_algorithms", "threads", "cudnn.benchmark",
                                            "matmul.allow_tf32",        "hash",    NULL};
@@ -178,13 +178,13 @@ static void seeds(FILE *out, const json_t *rank)
                                                                            : text_of(g, first));
     }
     if (b.len)
-        row(out, "generators", "%s (at the first record)", b.data);
+        put_row(out, "generators", "%s (at the first record)", b.data);
     tw_buf_free(&b);
     pairs(out, "settings", json_object_get(rank, "settings"), settings);
 }
 
 /* Processor, accelerators, system and packages of the machine. */
-static void machine(FILE *out, const json_t *p)
+static void show_machine(FILE *out, const json_t *p)
 {
     const json_t *e = json_object_get(p, "environment");
     const json_t *cpu = json_object_get(e, "cpu");
@@ -192,29 +192,29 @@ static void machine(FILE *out, const json_t *p)
     const json_t *gpu = json_array_get(json_object_get(a, "gpus"), 0);
     const json_t *packages = json_object_get(p, "packages");
     const json_t *container = json_object_get(e, "container");
-    row(out, "processor", "%s, %lld online, family %s model %s stepping %s, microcode %s",
-        text_of(cpu, "name"), (long long)number_of(cpu, "online"), text_of(cpu, "family"),
-        text_of(cpu, "model"), text_of(cpu, "stepping"),
-        *text_of(cpu, "microcode") ? text_of(cpu, "microcode") : "not known");
+    put_row(out, "processor", "%s, %lld online, family %s model %s stepping %s, microcode %s",
+            text_of(cpu, "name"), (long long)number_of(cpu, "online"), text_of(cpu, "family"),
+            text_of(cpu, "model"), text_of(cpu, "stepping"),
+            *text_of(cpu, "microcode") ? text_of(cpu, "microcode") : "not known");
     /* the first GPU stands for all; where there is none, why */
     if (gpu)
-        row(out, "accelerators", "%zu x %s, driver %s, CUDA up to %s",
-            json_array_size(json_object_get(a, "gpus")), text_of(gpu, "name"), text_of(a, "driver"),
-            text_of(a, "cuda_driver"));
+        put_row(out, "accelerators", "%zu x %s, driver %s, CUDA up to %s",
+                json_array_size(json_object_get(a, "gpus")), text_of(gpu, "name"),
+                text_of(a, "driver"), text_of(a, "cuda_driver"));
     else
-        row(out, "accelerators", "none: %s", text_of(a, "why"));
-    row(out, "system", "%s, kernel %s, glibc %s%s%s",
-        text_of(json_object_get(e, "system"), "pretty_name"),
-        text_of(json_object_get(e, "kernel"), "release"), text_of(e, "libc"),
-        *text_of(container, "kind") ? ", in a container: " : "", text_of(container, "kind"));
-    row(out, "packages", "%zu of the system, %zu of Python%s",
-        json_object_size(json_object_get(packages, "dpkg")),
-        json_object_size(json_object_get(packages, "python")),
-        json_object_size(json_object_get(packages, "conda")) ? ", conda" : "");
+        put_row(out, "accelerators", "none: %s", text_of(a, "why"));
+    put_row(out, "system", "%s, kernel %s, glibc %s%s%s",
+            text_of(json_object_get(e, "system"), "pretty_name"),
+            text_of(json_object_get(e, "kernel"), "release"), text_of(e, "libc"),
+            *text_of(container, "kind") ? ", in a container: " : "", text_of(container, "kind"));
+    put_row(out, "packages", "%zu of the system, %zu of Python%s",
+            json_object_size(json_object_get(packages, "dpkg")),
+            json_object_size(json_object_get(packages, "python")),
+            json_object_size(json_object_get(packages, "conda")) ? ", conda" : "");
 }
 
 /* Processes, ranks, hosts and scheduler, and how many variables have values that are not kept. */
-static void launch(FILE *out, const json_t *p)
+static void show_launch(FILE *out, const json_t *p)
 {
     const json_t *o = json_object_get(p, "launch"), *scheduler = json_object_get(o, "scheduler");
     json_t *item, *hosts = json_object(), *v;
@@ -226,15 +226,15 @@ static void launch(FILE *out, const json_t *p)
     /* a value that was kept back begins with this mark */
     json_object_foreach (json_object_get(o, "variables"), name, v)
         redacted += json_is_string(v) && strncmp(json_string_value(v), "[redacted", 9) == 0;
-    row(out, "launch", "%zu process%s recorded, %lld rank%s, %zu host%s%s%s%s%s",
-        json_array_size(json_object_get(p, "ranks")),
-        json_array_size(json_object_get(p, "ranks")) == 1 ? "" : "es",
-        (long long)number_of(o, "world"), tw_plural_s(number_of(o, "world")),
-        json_object_size(hosts), tw_plural_s(json_object_size(hosts)),
-        *text_of(scheduler, "kind") ? ", " : "", text_of(scheduler, "kind"),
-        *text_of(scheduler, "job") ? " job " : "", text_of(scheduler, "job"));
-    row(out, "variables", "%zu, the values of %zu redacted",
-        json_object_size(json_object_get(o, "variables")), redacted);
+    put_row(out, "launch", "%zu process%s recorded, %lld rank%s, %zu host%s%s%s%s%s",
+            json_array_size(json_object_get(p, "ranks")),
+            json_array_size(json_object_get(p, "ranks")) == 1 ? "" : "es",
+            (long long)number_of(o, "world"), tw_plural_s(number_of(o, "world")),
+            json_object_size(hosts), tw_plural_s(json_object_size(hosts)),
+            *text_of(scheduler, "kind") ? ", " : "", text_of(scheduler, "kind"),
+            *text_of(scheduler, "job") ? " job " : "", text_of(scheduler, "job"));
+    put_row(out, "variables", "%zu, the values of %zu redacted",
+            json_object_size(json_object_get(o, "variables")), redacted);
     json_decref(hosts);
 }
 
@@ -273,12 +273,12 @@ static void parity(FILE *out, const json_t *p, const struct twin_world_differenc
         return;
     for (size_t i = 0; i < d->count; i++)
         if (d->item[i].power != TWIN_POWER_NOISE)
-            row(out, told++ ? "" : "parity", "%s: %s, the others: %s", d->item[i].what,
-                d->item[i].b ? d->item[i].b : "(not there)",
-                d->item[i].a ? d->item[i].a : "(not there)");
+            put_row(out, told++ ? "" : "parity", "%s: %s, the others: %s", d->item[i].what,
+                    d->item[i].b ? d->item[i].b : "(not there)",
+                    d->item[i].a ? d->item[i].a : "(not there)");
     if (!told)
-        row(out, "parity", "%zu processes: the same libraries, versions, settings and variables",
-            n);
+        put_row(out, "parity",
+                "%zu processes: the same libraries, versions, settings and variables", n);
 }
 
 /* All rows, from what ran to where it ran. */
@@ -287,18 +287,18 @@ static void show_world(FILE *out, const char *run, const json_t *p,
 {
     json_t *item;
     size_t i;
-    row(out, "run", "%s", run);
-    code(out, p);
-    configuration(out, p);
-    libraries(out, p);
-    seeds(out, json_array_get(json_object_get(p, "ranks"), 0));
-    launch(out, p);
+    put_row(out, "run", "%s", run);
+    show_code(out, p);
+    show_configuration(out, p);
+    show_libraries(out, p);
+    show_seeds(out, json_array_get(json_object_get(p, "ranks"), 0));
+    show_launch(out, p);
     parity(out, p, d);
-    machine(out, p);
+    show_machine(out, p);
     json_array_foreach (json_object_get(p, "notes"), i, item)
-        row(out, "note", "%s", json_string_value(item) ? json_string_value(item) : "");
+        put_row(out, "note", "%s", json_string_value(item) ? json_string_value(item) : "");
     if (!json_is_true(json_object_get(p, "complete")))
-        row(out, "note", "written while the job ran; its end was not seen");
+        put_row(out, "note", "written while the job ran; its end was not seen");
 }
 
 /* Loads the record and compares the ranks in it, for text and JSON alike. */

@@ -30,7 +30,7 @@ struct listing {
 
 /* Does the record's "phase/kind/name" match the pattern that was asked for? Without memory for it:
  * no. */
-static bool wanted(const struct listing *l, const struct twin_series *s)
+static bool is_wanted(const struct listing *l, const struct twin_series *s)
 {
     if (!l->pattern)
         return true;
@@ -140,7 +140,7 @@ static json_t *json_row(const struct listing *l, const struct twin_trace_record 
 static bool series_wanted(void *user, uint32_t id, const struct twin_series *s)
 {
     (void)id;
-    return wanted(user, s);
+    return is_wanted(user, s);
 }
 
 /* Called for each record, by the reader or by tw_show_records. 0: go on. */
@@ -148,7 +148,7 @@ static int on_record(void *user, const struct twin_trace_record *r)
 {
     const struct listing *l = user;
     const struct twin_series *s = twin_trace_series(l->trace, r->series);
-    if (!wanted(l, s))
+    if (!is_wanted(l, s))
         return 0;
     if (l->rows)
         json_array_append_new(l->rows, json_row(l, r, s));

@@ -7,6 +7,7 @@
 #include "json_text.h"
 #include "put.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { SHOWN = 20 }; /* changes in the text */
@@ -59,6 +60,7 @@ json_t *tw_signed_json(const struct tw_verified *v, int64_t at_ns)
     static const char *const words[] = {[TW_VERIFIED_SAME] = "verified",
                                         [TW_VERIFIED_FAILED] = "failed",
                                         [TW_VERIFIED_OPEN] = "inconclusive"};
+    assert((size_t)v->outcome < sizeof words / sizeof *words);
     char at[32];
     tw_utc_stamp(at_ns, at);
     return json_pack(

@@ -47,7 +47,7 @@ void tw_factors_text(FILE *out, const struct twin_factors *f, const struct tw_fa
     }
 }
 
-static json_t *row(const struct twin_factor *f, const struct tw_factor_job *j)
+static json_t *put_row(const struct twin_factor *f, const struct tw_factor_job *j)
 {
     char text[512];
     json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:s, s:s, s:o, s:o}", "id", f->id,
@@ -64,7 +64,7 @@ json_t *tw_factors_json(const struct twin_factors *f, const struct tw_factor_job
 {
     json_t *list = json_array(), *o = json_pack("{s:s}", "schema", "twinrun.factors/1");
     for (size_t i = 0; i < f->count; i++)
-        json_array_append_new(list, row(&f->factor[i], j));
+        json_array_append_new(list, put_row(&f->factor[i], j));
     if (o && j->given)
         json_object_set_new(o, "job",
                             json_pack("{s:o, s:o, s:b, s:b, s:b}", "python",

@@ -8,6 +8,7 @@
 
 #include "src/report/report.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,7 @@ static json_t *factor_ids(const struct tw_isolate *c, const struct twin_search_s
 /* Of two arms, the differences that are as in A. */
 static struct twin_search_set pins_of(const struct twin_search_evidence *e, uint32_t kind)
 {
+    assert(e->members <= TWIN_SEARCH_FACTORS && kind <= e->members);
     struct twin_search_set set = {{0}};
     for (uint32_t m = 1; m <= e->members; m++)
         if (m != kind)
@@ -250,7 +252,7 @@ static json_t *last_json(struct claims *k)
 }
 
 /* Where each run that is named lies, in the order of their numbers. */
-static json_t *folders(const struct claims *k)
+static json_t *folders_json(const struct claims *k)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < k->runs; i++) {
@@ -283,8 +285,8 @@ static json_t *verdict_json(const struct claims *k, const char *outcome, json_t 
 {
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "schema", "twinrun.isolate/1", "outcome",
                      outcome, "reason", twin_search_outcome_name(k->r->outcome), "seed",
-                     json_sprintf("%llu", (unsigned long long)k->r->seed), "runs_dir", folders(k),
-                     "claims", list);
+                     json_sprintf("%llu", (unsigned long long)k->r->seed), "runs_dir",
+                     folders_json(k), "claims", list);
 }
 
 /* The claims behind an isolated cause. */

@@ -58,7 +58,7 @@ static void count_cell(struct twin_page *p, int64_t n)
 
 /* Outcome, sentence and command. Of a search between two commands it says what the words of the
  * page mean there. */
-static void head(struct twin_page *p, const struct twin_isolation *x)
+static void page_head(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf about = {0};
     tw_buf_printf(&about, "twinrun isolate, %u run%s, %.1f s: %s", x->runs, tw_plural_s(x->runs),
@@ -108,8 +108,8 @@ static void remaining(struct twin_page *p, const struct twin_isolation *x)
 }
 
 /* The frame of one cause. p_adjusted accounts for all confirmations that a search may make. */
-static void cause(struct twin_page *p, const struct twin_isolation *x,
-                  const struct twin_isolation_cause *c)
+static void page_cause(struct twin_page *p, const struct twin_isolation *x,
+                       const struct twin_isolation_cause *c)
 {
     struct tw_buf text = {0};
     tw_buf_printf(&text, "Cause: %s", c->factor);
@@ -136,7 +136,7 @@ static void cause(struct twin_page *p, const struct twin_isolation *x,
     twin_page_facts_end(p);
 }
 
-static void hints(struct twin_page *p, const struct twin_isolation *x)
+static void page_hints(struct twin_page *p, const struct twin_isolation *x)
 {
     for (size_t i = 0; i < x->hint_count; i++)
         tw_page_hint(p, &x->hint[i], "no result of this search");
@@ -145,9 +145,9 @@ static void hints(struct twin_page *p, const struct twin_isolation *x)
 /* With no cause: what is known instead, and what could not be excluded. */
 static void first_screen(struct twin_page *p, const struct twin_isolation *x)
 {
-    head(p, x);
+    page_head(p, x);
     for (size_t i = 0; i < x->cause_count; i++)
-        cause(p, x, &x->cause[i]);
+        page_cause(p, x, &x->cause[i]);
     if (x->cause_count == 0) {
         twin_page_facts(p, "");
         where(p, x);
@@ -168,7 +168,7 @@ static void first_screen(struct twin_page *p, const struct twin_isolation *x)
         twin_page_heading(p, "Next");
         twin_page_code(p, x->next);
     }
-    hints(p, x);
+    page_hints(p, x);
 }
 
 /* ---- natural runs */
@@ -183,7 +183,7 @@ static double last_step(const struct twin_isolation *x)
     return last;
 }
 
-static void tree(struct twin_page *p, const struct twin_isolation *x, char *const *label)
+static void page_tree(struct twin_page *p, const struct twin_isolation *x, char *const *label)
 {
     twin_page_tree(
         p, "Which runs are equal, and until when?",
@@ -235,7 +235,7 @@ static void natural(struct twin_page *p, const struct twin_isolation *x)
     snprintf(names, sizeof names, "Natural runs %u and %u", x->field_runs[0], x->field_runs[1]);
     tw_field_where(p, NULL, x->first, x->field, names);
     if (ok && x->tree.count > 1)
-        tree(p, x, label);
+        page_tree(p, x, label);
     tw_field_how_much(p, x->first, x->field);
     if (ok && x->curves)
         twin_report_curves(p, x->curves, (const char *const *)label, x->first);

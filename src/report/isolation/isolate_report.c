@@ -9,6 +9,7 @@
 #include "json_text.h"
 #include "put.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,7 @@ static void print_natural(FILE *out, const struct twin_isolation *x)
 /* Runs of the search in which this factor alone was pinned, and how many of them diverged. */
 static struct twin_search_arm tried_alone(const struct tw_isolate *c, size_t candidate)
 {
+    assert(candidate < c->count);
     struct twin_search_set alone = {{0}};
     struct twin_search_arm arm = {0, 0};
     alone.word[candidate / 64] |= UINT64_C(1) << candidate % 64;

@@ -10,6 +10,7 @@
 #include "src/launch/redact.h"
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,7 @@ static size_t log_times(const struct tw_isolate *c, const struct twin_search_set
 static struct twin_isolation_cost cost_of(struct tw_isolate_result *o, const struct tw_isolate *c,
                                           const struct twin_search_report *r, size_t cause)
 {
+    assert(cause < r->cause_count);
     struct twin_isolation_cost cost = {NAN, NAN, NAN, NAN, 0, 0, c->args.jobs > 1};
     struct twin_search_set with = {{0}}, without;
     struct twin_estimate shift;

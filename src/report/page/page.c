@@ -12,6 +12,7 @@
 
 #include "html.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -79,6 +80,7 @@ static void formatted(struct twin_page *p, const char *tag, const char *class, c
 void twin_page_verdict(struct twin_page *p, enum twin_mood mood, const char *word,
                        const char *sentence, const char *about)
 {
+    assert((size_t)mood < sizeof mood_class / sizeof *mood_class);
     tw_buf_printf(&p->body, "<header>\n<div class=\"word %s\">", mood_class[mood]);
     tw_html_text(&p->body, word);
     tw_buf_puts(&p->body, "</div>\n");
@@ -180,6 +182,7 @@ void twin_page_facts_end(struct twin_page *p)
  * in the public header. */
 static const char *class_of(const struct twin_page *p, size_t column)
 {
+    assert(column < p->columns);
     if (p->align[column] == 'n')
         return "n";
     return p->align[column] == 't' ? "what" : NULL;
@@ -205,6 +208,7 @@ void twin_page_table(struct twin_page *p, const char *const *columns, const char
  * one. */
 static void cell_begin(struct twin_page *p)
 {
+    assert(p->column < p->columns); /* a table is open, and its row is not full */
     if (p->column == 0)
         tw_buf_puts(&p->body, "<tr>");
 }
@@ -230,6 +234,7 @@ void twin_page_cell(struct twin_page *p, const char *format, ...)
 /* The colour of the mood takes the place of the column's own class. */
 void twin_page_cell_mood(struct twin_page *p, enum twin_mood mood, const char *text)
 {
+    assert((size_t)mood < sizeof mood_class / sizeof *mood_class);
     cell_begin(p);
     tw_html_element(&p->body, "td", mood_class[mood], text);
     cell_end(p);

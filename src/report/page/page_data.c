@@ -22,7 +22,8 @@ enum { SERIES_DRAWN = 64 };
 /* ---- a block: u32 length of the header, a header in JSON, padded so that what follows begins at a
  * multiple of 8, arrays */
 
-/* One block while it is made: its header, and the arrays behind it. Both are freed by finish(). */
+/* One block while it is made: its header, and the arrays behind it. Both are freed by
+ * finish_block(). */
 struct block {
     struct tw_buf head, arrays;
 };
@@ -46,7 +47,7 @@ static void json_string(struct tw_buf *b, const char *s)
 }
 
 /* One field of the header: text, list of texts, number. */
-static void say(struct block *k, const char *name, const char *text)
+static void say_text(struct block *k, const char *name, const char *text)
 {
     tw_buf_printf(&k->head, ",\"%s\":", name);
     json_string(&k->head, text);
@@ -69,7 +70,7 @@ static void say_number(struct block *k, const char *name, double x)
 
 /* Arrays begin at multiples of 8, which typed arrays of a script need, and stand in the order in
  * which the script asks for them. */
-static void add(struct block *k, const void *data, size_t bytes)
+static void add_array(struct block *k, const void *data, size_t bytes)
 {
     static const char zeros[8];
     tw_buf_append(&k->arrays, data, bytes);
@@ -77,7 +78,8 @@ static void add(struct block *k, const void *data, size_t bytes)
 }
 
 /* Hands the block over and puts the picture's place into the page. */
-static void finish(struct twin_page *p, struct block *k, const char *question, const char *caption)
+static void finish_block(struct twin_page *p, struct block *k, const char *question,
+                         const char *caption)
 {
     struct tw_buf all = {0};
     char id[24];
@@ -138,7 +140,7 @@ void tw_page_figure_end(struct twin_page *p)
 static void series_data(struct block *k, const struct twin_page_plot *plot, size_t drawn)
 {
     tw_buf_puts(&k->head, ",\"series\":[");
-    add(k, plot->x, plot->count * sizeof *plot->x);
+    add_array(k, plot->x, plot->count * sizeof *plot->x);
     for (size_t i = 0; i < drawn; i++) {
         const struct twin_page_series *s = &plot->series[i];
         bool interval = s->low && s->high;
@@ -146,10 +148,10 @@ static void series_data(struct block *k, const struct twin_page_plot *plot, size
                       interval ? "true" : "false");
         json_string(&k->head, s->name);
         tw_buf_puts(&k->head, "}");
-        add(k, s->y, plot->count * sizeof *s->y);
+        add_array(k, s->y, plot->count * sizeof *s->y);
         if (interval) {
-            add(k, s->low, plot->count * sizeof *s->low);
-            add(k, s->high, plot->count * sizeof *s->high);
+            add_array(k, s->low, plot->count * sizeof *s->low);
+            add_array(k, s->high, plot->count * sizeof *s->high);
         }
     }
     tw_buf_puts(&k->head, "]");
@@ -187,20 +189,20 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
     struct block k = {0};
     const size_t drawn = plot->series_count < SERIES_DRAWN ? plot->series_count : SERIES_DRAWN;
     tw_buf_puts(&k.head, "{\"kind\":\"plot\"");
-    say(&k, "title", plot->question);
-    say(&k, "style", styles[plot->style]);
-    say(&k, "xName", plot->x_name);
-    say(&k, "yName", plot->y_name);
+    say_text(&k, "title", plot->question);
+    say_text(&k, "style", styles[plot->style]);
+    say_text(&k, "xName", plot->x_name);
+    say_text(&k, "yName", plot->y_name);
     say_number(&k, "count", (double)plot->count);
     tw_buf_printf(&k.head, ",\"logX\":%s,\"logY\":%s,\"fromZero\":%s,\"join\":%s",
                   plot->log_x ? "true" : "false", plot->log_y ? "true" : "false",
                   plot->from_zero ? "true" : "false", plot->join ? "true" : "false");
     if (plot->mark_name) {
         say_number(&k, "mark", plot->mark);
-        say(&k, "markName", plot->mark_name);
+        say_text(&k, "markName", plot->mark_name);
     }
     series_data(&k, plot, drawn);
-    finish(p, &k, plot->question, plot->caption);
+    finish_block(p, &k, plot->question, plot->caption);
     say_left_out(p, plot, drawn);
 }
 
@@ -211,9 +213,9 @@ void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
 {
     struct block k = {0};
     tw_buf_puts(&k.head, "{\"kind\":\"heatmap\"");
-    say(&k, "title", map->question);
-    say(&k, "valueName", map->value_name);
-    say(&k, "columnName", map->column_name);
+    say_text(&k, "title", map->question);
+    say_text(&k, "valueName", map->value_name);
+    say_text(&k, "columnName", map->column_name);
     say_number(&k, "columns", (double)map->columns);
     say_number(&k, "rows", (double)map->rows);
     say_texts(&k, "row", map->row, map->rows);
@@ -222,9 +224,9 @@ void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
     if (map->mark_name) {
         say_number(&k, "markRow", (double)map->mark_row);
         say_number(&k, "markColumn", (double)map->mark_column);
-        say(&k, "markName", map->mark_name);
+        say_text(&k, "markName", map->mark_name);
     }
-    add(&k, map->column, map->columns * sizeof *map->column);
-    add(&k, map->cell, map->columns * map->rows * sizeof *map->cell);
-    finish(p, &k, map->question, map->caption);
+    add_array(&k, map->column, map->columns * sizeof *map->column);
+    add_array(&k, map->cell, map->columns * map->rows * sizeof *map->cell);
+    finish_block(p, &k, map->question, map->caption);
 }

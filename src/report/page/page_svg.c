@@ -28,18 +28,18 @@ struct bins {
 
 /* Has this value a place on the axis? One that is not finite has none; on a logarithmic axis 0 and
  * negative numbers have none either. */
-static bool usable(const struct twin_page_histogram *h, double x)
+static bool is_usable(const struct twin_page_histogram *h, double x)
 {
     return isfinite(x) && (!h->log || x > 0);
 }
 
 /* Smallest to largest usable value of all sets. */
-static struct bins range(const struct twin_page_histogram *h)
+static struct bins range_of(const struct twin_page_histogram *h)
 {
     struct bins b = {.low = INFINITY, .high = -INFINITY, .log = h->log};
     for (size_t s = 0; s < h->sets; s++)
         for (size_t i = 0; i < h->set[s].count; i++)
-            if (usable(h, h->set[s].value[i])) {
+            if (is_usable(h, h->set[s].value[i])) {
                 double x = h->log ? log10(h->set[s].value[i]) : h->set[s].value[i];
                 b.low = fmin(b.low, x);
                 b.high = fmax(b.high, x);
@@ -68,7 +68,7 @@ static void one_set(struct twin_page *p, const struct twin_page_histogram *h, co
     /* most begins with 1: a set without values is drawn empty, and nothing is divided by 0 */
     size_t count[BINS] = {0}, most = 1, out = 0;
     for (size_t i = 0; i < set->count; i++) {
-        if (!usable(h, set->value[i])) {
+        if (!is_usable(h, set->value[i])) {
             out++;
             continue;
         }
@@ -107,7 +107,7 @@ static void one_set(struct twin_page *p, const struct twin_page_histogram *h, co
 /* The axis below has five numbers: 0, 1/4, 1/2, 3/4 and the whole of the range. */
 void twin_page_histogram(struct twin_page *p, const struct twin_page_histogram *h)
 {
-    const struct bins b = range(h);
+    const struct bins b = range_of(h);
     tw_page_figure(p, h->question, h->caption, "hist");
     if (!b.any) {
         twin_page_small(p, "There is no value to draw.");

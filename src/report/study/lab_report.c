@@ -7,6 +7,7 @@
 #include "phrase.h"
 #include "put.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,6 +76,7 @@ void tw_lab_head_text(FILE *out, const struct tw_lab *lab)
 /* The word that a step's verdict begins with. */
 static const char *verdict_word(enum tw_lab_result r)
 {
+    assert((unsigned)r <= TW_LAB_OPEN);
     static const char *const words[] = {[TW_LAB_NOT_DONE] = "NOT DONE",
                                         [TW_LAB_PASS] = "PASS",
                                         [TW_LAB_QUIET] = "QUIET",

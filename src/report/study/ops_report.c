@@ -2,7 +2,7 @@
 /*
  * What the measurements of twinrun ops mean, and how it is said. Each row of the catalogue is one
  * call of PyTorch that was made many times, in two processes and with several numbers of threads,
- * without and with the deterministic flag (python/twinrun/_ops). judge() puts a row into one of
+ * without and with the deterministic flag (python/twinrun/_ops). judge_row() puts a row into one of
  * five groups and says what the flag does; text and JSON both ask it.
  *
  * The text lists the operations that are unsafe here first, and those without a finding as names
@@ -53,18 +53,18 @@ struct judged {
     double noise;
 };
 
-static json_int_t number(const json_t *o, const char *key)
+static json_int_t number_in(const json_t *o, const char *key)
 {
     return json_integer_value(json_object_get(o, key));
 }
 
 /* Did any repetition give other bits, with any number of threads? */
-static bool differs(const json_t *row)
+static bool row_differs(const json_t *row)
 {
     const json_t *list = json_object_get(row, "threads");
     bool any = false;
     for (size_t i = 0; i < json_array_size(list); i++)
-        any |= number(json_array_get(list, i), "differ") > 0;
+        any |= number_in(json_array_get(list, i), "differ") > 0;
     return any;
 }
 
@@ -98,10 +98,10 @@ static void cost_of(const json_t *flag, struct judged *j)
 /* The group is the first that fits: unsafe, threads, flag, clean. The effect is the strongest that
  * was seen: an error, still other bits, repeats with the flag, other bits than without it, slower.
  */
-static struct judged judge(const json_t *row)
+static struct judged judge_row(const json_t *row)
 {
     const json_t *flag = json_object_get(row, "flag");
-    bool unsafe = differs(row);
+    bool unsafe = row_differs(row);
     struct judged j = {0};
     cost_of(flag, &j);
     if (json_object_get(row, "error")) {
@@ -110,7 +110,7 @@ static struct judged judge(const json_t *row)
     }
     if (json_object_get(flag, "raises"))
         j.effect = RAISES;
-    else if (number(flag, "differ") > 0)
+    else if (number_in(flag, "differ") > 0)
         j.effect = STILL_DIFFERS;
     else if (unsafe)
         j.effect = REPEATS;
@@ -186,10 +186,10 @@ static void print_head(FILE *out, const struct tw_ops_result *r, const struct tw
                   (unsigned long long)r->runs);
     for (size_t i = 0; !on_cuda(d) && i < json_array_size(counts); i++)
         tw_buf_printf(&b, "%s%lld", before_number(i, json_array_size(counts)),
-                      (long long)number(json_array_get(counts, i), "threads"));
+                      (long long)number_in(json_array_get(counts, i), "threads"));
     if (!on_cuda(d) && counts)
         tw_buf_puts(&b, json_array_size(counts) == 1 &&
-                                number(json_array_get(counts, 0), "threads") == 1
+                                number_in(json_array_get(counts, 0), "threads") == 1
                             ? " thread"
                             : " threads");
     tw_buf_printf(&b,
@@ -211,7 +211,7 @@ static void print_columns(FILE *out, const struct tw_ops_device *d)
     /* more do not fit; --json has them */
     for (size_t i = 0; i < json_array_size(counts) && i < 3; i++) {
         char title[24];
-        long long n = (long long)number(json_array_get(counts, i), "threads");
+        long long n = (long long)number_in(json_array_get(counts, i), "threads");
         if (on_cuda(d))
             snprintf(title, sizeof title, "CUDA");
         else
@@ -230,9 +230,9 @@ static void print_row(FILE *out, const json_t *row, const struct judged *j)
     for (size_t i = 0; i < json_array_size(list) && i < 3; i++) {
         const json_t *t = json_array_get(list, i);
         char text[32] = "same";
-        if (number(t, "differ"))
-            snprintf(text, sizeof text, "%lld of %lld%s", (long long)number(t, "differ"),
-                     (long long)number(t, "runs") - 1,
+        if (number_in(t, "differ"))
+            snprintf(text, sizeof text, "%lld of %lld%s", (long long)number_in(t, "differ"),
+                     (long long)number_in(t, "runs") - 1,
                      json_is_true(json_object_get(t, "between_processes_only")) ? "*" : "");
         tw_put_to(out, "  %-10s", text);
     }
@@ -251,7 +251,7 @@ static void print_group(FILE *out, const struct tw_ops_device *d, enum group gro
     for (size_t i = 0; i < json_array_size(d->rows); i++) {
         const json_t *row = json_array_get(d->rows, i), *list = json_object_get(row, "threads");
         const char *instead = json_string_value(json_object_get(row, "instead"));
-        struct judged j = judge(row);
+        struct judged j = judge_row(row);
         if (j.group != group)
             continue;
         if (first) {
@@ -278,7 +278,7 @@ static void print_names(FILE *out, const struct tw_ops_device *d, enum group gro
     size_t n = 0;
     for (size_t i = 0; i < json_array_size(d->rows); i++) {
         const json_t *row = json_array_get(d->rows, i);
-        if (judge(row).group == group)
+        if (judge_row(row).group == group)
             tw_buf_printf(&b, "%s%s", n++ ? ", " : "",
                           json_string_value(json_object_get(row, "name")));
     }
@@ -319,7 +319,7 @@ void tw_ops_text(FILE *out, const struct tw_ops_result *r)
             tw_put_to(out, "\n");
         print_head(out, r, d);
         for (size_t k = 0; k < json_array_size(d->rows); k++)
-            any |= judge(json_array_get(d->rows, k)).group == UNSAFE;
+            any |= judge_row(json_array_get(d->rows, k)).group == UNSAFE;
         if (any)
             print_group(out, d, UNSAFE, "UNSAFE: the same call gives other bits from run to run");
         else
@@ -339,7 +339,7 @@ void tw_ops_text(FILE *out, const struct tw_ops_result *r)
 /* A row as JSON: the judgement, and what it rests on. */
 static json_t *row_json(const json_t *row)
 {
-    struct judged j = judge(row);
+    struct judged j = judge_row(row);
     json_t *o = json_pack("{s:O, s:s, s:O?}", "op", json_object_get(row, "name"), "verdict",
                           group_names[j.group], "instead", json_object_get(row, "instead"));
     if (!o)
@@ -353,7 +353,7 @@ static json_t *row_json(const json_t *row)
     if (raises)
         json_object_set(effect, "message", (json_t *)raises);
     else
-        json_object_set_new(effect, "differ", json_integer(number(flag, "differ")));
+        json_object_set_new(effect, "differ", json_integer(number_in(flag, "differ")));
     json_object_set_new(effect, "cost_ratio", tw_json_number(j.cost.value));
     json_object_set_new(effect, "cost_low", tw_json_number(j.cost.interval.low));
     json_object_set_new(effect, "cost_high", tw_json_number(j.cost.interval.high));

@@ -19,7 +19,7 @@
 /* ---- text */
 
 /* "1 worker", "4 workers"; returns out. */
-static const char *workers(uint64_t n, char out[32])
+static const char *workers_text(uint64_t n, char out[32])
 {
     snprintf(out, 32, "%llu worker%s", (unsigned long long)n, tw_plural_s(n));
     return out;
@@ -57,8 +57,8 @@ static const char *no_interval(size_t runs)
 }
 
 /* The interval of a figure times `by`, with the unit behind it: "3.1 to 3.4%". */
-static const char *range(const struct twin_estimate *e, double by, const char *unit, size_t runs,
-                         char out[48])
+static const char *range_text(const struct twin_estimate *e, double by, const char *unit,
+                              size_t runs, char out[48])
 {
     char low[32], high[32];
     if (isnan(e->interval.low)) {
@@ -104,10 +104,10 @@ static void print_cost(FILE *out, const struct tw_scale *s)
         if (p->runs == 0)
             continue;
         tw_put_to(out, "  %7llu  %14s  %-24s", (unsigned long long)p->workers,
-                  figure(p->cost.value, a), range(&p->cost, 1, "", p->runs, b));
+                  figure(p->cost.value, a), range_text(&p->cost, 1, "", p->runs, b));
         if (s->price > 0)
             tw_put_to(out, " %10s  %s", figure(p->cost.value * s->price / 3600, c),
-                      range(&p->cost, s->price / 3600, "", p->runs, d));
+                      range_text(&p->cost, s->price / 3600, "", p->runs, d));
         tw_put_to(out, "\n");
     }
 }
@@ -152,8 +152,8 @@ static void print_speed(FILE *out, const struct tw_scale *s)
          * no interval */
         const size_t fewer = p->runs < base->runs ? p->runs : base->runs;
         tw_put_to(out, "  %7llu %5zu  %14s  %-24s %10s  %-18s\n", (unsigned long long)p->workers,
-                  p->runs, figure(p->rate.value, a), range(&p->rate, 1, "", p->runs, b), c,
-                  p == base ? "the base" : range(&p->efficiency, 100, "%", fewer, d));
+                  p->runs, figure(p->rate.value, a), range_text(&p->rate, 1, "", p->runs, b), c,
+                  p == base ? "the base" : range_text(&p->efficiency, 100, "%", fewer, d));
     }
     print_cost(out, s);
     print_latency(out, s);
@@ -226,9 +226,10 @@ char *tw_scale_headline(const struct tw_scale *s)
     if (!base)
         tw_buf_puts(&b, "no run could be timed");
     else if (last == base)
-        tw_buf_printf(&b, "%s only: nothing to hold that against", workers(base->workers, who));
+        tw_buf_printf(&b, "%s only: nothing to hold that against",
+                      workers_text(base->workers, who));
     else {
-        tw_buf_printf(&b, "%s do %.3g times the work of %llu", workers(last->workers, who),
+        tw_buf_printf(&b, "%s do %.3g times the work of %llu", workers_text(last->workers, who),
                       last->speedup.value, (unsigned long long)base->workers);
         if (isnan(last->speedup.interval.low)) {
             tw_buf_printf(&b, ": efficiency %.3g%%; no interval: %s", 100 * last->efficiency.value,

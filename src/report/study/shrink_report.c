@@ -13,6 +13,7 @@
 #include "src/stats/stats.h"
 #include "src/trace/trace.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -121,6 +122,7 @@ static const char *const words[] = {"shrunk", "not shrunk", "no divergence", "in
 void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome outcome,
                     const char *command)
 {
+    assert((unsigned)outcome <= TW_SHRINK_INCONCLUSIVE);
     char time[24];
     const struct tw_shrink_evidence *b = &c->baseline;
     tw_put_to(out, "outcome   %s, %llu run%s, %s\n", words[outcome],
@@ -187,6 +189,7 @@ static json_t *knobs(const struct tw_shrink *c)
 json_t *tw_shrink_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome,
                        const char *command)
 {
+    assert((unsigned)outcome <= TW_SHRINK_INCONCLUSIVE);
     static const char *const outcomes[] = {"shrunk", "not-shrunk", "no-divergence", "inconclusive"};
     const struct tw_shrink_evidence *b = &c->baseline;
     return json_pack(

@@ -273,7 +273,7 @@ static const char *measure_words(const struct tw_significant *s)
 }
 
 /* Two or three sentences that can be put into a paper as they are. malloc'ed; NULL: no memory. */
-static char *paragraph(const struct tw_significant *s)
+static char *paragraph_text(const struct tw_significant *s)
 {
     static const char *const tests[] = {
         "the two-sided Mann-Whitney test with the Hodges-Lehmann estimate of the difference",
@@ -319,7 +319,7 @@ int tw_significant_text(FILE *out, const struct tw_significant *s)
     struct tw_buf b = {0};
     put_answer(&b, s);
     put_needed(&b, s);
-    char *answer = tw_buf_steal(&b), *method = paragraph(s);
+    char *answer = tw_buf_steal(&b), *method = paragraph_text(s);
     if (!answer || !method) {
         tw_free(answer);
         tw_free(method);
@@ -382,7 +382,7 @@ static json_t *set_json(const struct tw_set *set, const struct twin_set_summary 
 json_t *tw_significant_json(const struct tw_significant *s)
 {
     const struct twin_significance *f = &s->found;
-    char *method = paragraph(s);
+    char *method = paragraph_text(s);
     json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, "
                           "s:b, s:o, s:o, s:o}",
                           "schema", "twinrun.significant/1", "answer", twin_real_name(f->answer),

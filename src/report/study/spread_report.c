@@ -24,7 +24,7 @@ static const char *count_text(uint64_t n, char out[32])
 }
 
 /* k of n in per cent; 0 of nothing. */
-static double share(uint64_t k, uint64_t n)
+static double percent_of(uint64_t k, uint64_t n)
 {
     return n ? 100.0 * (double)k / (double)n : 0;
 }
@@ -143,7 +143,7 @@ static void print_vector_row(FILE *out, const char *name, const struct twin_vect
 {
     double wrong = 0, error = 0, most = 0;
     for (size_t i = first; i < first + n; i++) {
-        wrong += share(v->result[i].wrong, v->elements - v->not_finite) / (double)n;
+        wrong += percent_of(v->result[i].wrong, v->elements - v->not_finite) / (double)n;
         error += l2(v, i) / (double)n;
         most = fmax(most, v->result[i].error_max);
     }
@@ -180,7 +180,7 @@ static void print_vector(FILE *out, const struct tw_spread_found *f)
               "\n  %s orders give %s different vector%s; %s elements (%.3g%%) have more than one "
               "result, at most %llu\n",
               count_text(v->results, b), count_text(v->vectors, a), tw_plural_s(v->vectors),
-              count_text(v->vary, c), share(v->vary, v->elements - v->not_finite),
+              count_text(v->vary, c), percent_of(v->vary, v->elements - v->not_finite),
               (unsigned long long)v->distinct_max);
     tw_put_to(out,
               "  max - min of an element: median %.2g ulp, 95%% within %.2g ulp, at most %.2e\n",

@@ -31,7 +31,7 @@ static void one_line(struct tw_buf *b, const struct twin_verdict *v)
 }
 
 /* Wall time of all runs together. */
-static double seconds(const struct twin_report *r)
+static double seconds_of_runs(const struct twin_report *r)
 {
     double s = 0;
     for (size_t i = 0; i < r->run_count; i++)
@@ -82,9 +82,9 @@ int twin_report_junit(const struct twin_report *r, char **out, struct twin_error
                       "name=\"twinrun\" tests=\"1\" failures=\"%d\" errors=\"%d\" skipped=\"%d\" "
                       "time=\"%.3f\">\n    <testcase classname=\"twinrun.%s\" name=\"",
                       v->outcome == TWIN_DIFFER, v->outcome == TWIN_FAILED,
-                      v->outcome == TWIN_INCONCLUSIVE, seconds(r), verb);
+                      v->outcome == TWIN_INCONCLUSIVE, seconds_of_runs(r), verb);
         tw_say_markup(&b, name.data);
-        tw_buf_printf(&b, "\" time=\"%.3f\">\n", seconds(r));
+        tw_buf_printf(&b, "\" time=\"%.3f\">\n", seconds_of_runs(r));
         /* a skipped case has a message and no type */
         if (tag) {
             tw_buf_printf(&b, "      <%s message=\"", tag);

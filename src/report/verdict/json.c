@@ -53,6 +53,7 @@ static json_t *stats(const struct twin_stats *s, struct twin_digest d)
 /* By enum twin_finding_type. */
 static const char *type_name(enum twin_finding_type t)
 {
+    _Static_assert(TWIN_FINDING_RANKS == 8, "a further type needs a name here");
     static const char *const names[] = {"value",   "layout", "only-a", "only-b", "order",
                                         "outcome", "output", "file",   "ranks"};
     return (size_t)t < sizeof names / sizeof names[0] ? names[t] : "?";
@@ -68,7 +69,7 @@ static const char *role_word(const struct twin_finding *f)
 
 /* One finding: what readers need at its top, the numbers in "detail". "a" and "b" are there for the
  * sides that have a record. */
-static json_t *finding(const struct twin_finding *f)
+static json_t *finding_json(const struct twin_finding *f)
 {
     const char *role = role_word(f);
     bool record = tw_is_record(f);
@@ -105,11 +106,11 @@ static json_t *finding(const struct twin_finding *f)
 }
 
 /* A list of findings. */
-static json_t *findings(const struct twin_finding *f, size_t n)
+static json_t *findings_json(const struct twin_finding *f, size_t n)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < n; i++)
-        if (json_array_append_new(list, finding(&f[i])) != 0) {
+        if (json_array_append_new(list, finding_json(&f[i])) != 0) {
             json_decref(list);
             return NULL;
         }
@@ -117,7 +118,7 @@ static json_t *findings(const struct twin_finding *f, size_t n)
 }
 
 /* Adds a field; a NULL value, or no object, makes *object NULL for good. */
-static void add(json_t **object, const char *key, json_t *value)
+static void add_field(json_t **object, const char *key, json_t *value)
 {
     if (!*object) {
         json_decref(value);
@@ -141,20 +142,20 @@ static json_t *transplanted(const struct twin_transplant *t)
 }
 
 /* The frontier at the first difference; of transplanted runs every origin with its rate. */
-static json_t *origins(const struct twin_verdict *v)
+static json_t *origins_json(const struct twin_verdict *v)
 {
     if (!v->transplant)
-        return findings(v->origins, v->origin_count);
+        return findings_json(v->origins, v->origin_count);
     json_t *list = json_array();
     for (size_t i = 0; list && i < v->transplant->origin_count; i++) {
         const struct twin_origin *o = &v->transplant->origin[i];
-        json_t *item = finding(o->finding);
-        add(&item, "steps_differing", tw_json_count(o->steps_differing));
-        add(&item, "steps", tw_json_count(o->steps));
-        add(&item, "runs_differing", tw_json_count(o->runs_differing));
-        add(&item, "rate", tw_json_number(o->rate));
-        add(&item, "low", tw_json_number(o->low));
-        add(&item, "high", tw_json_number(o->high));
+        json_t *item = finding_json(o->finding);
+        add_field(&item, "steps_differing", tw_json_count(o->steps_differing));
+        add_field(&item, "steps", tw_json_count(o->steps));
+        add_field(&item, "runs_differing", tw_json_count(o->runs_differing));
+        add_field(&item, "rate", tw_json_number(o->rate));
+        add_field(&item, "low", tw_json_number(o->low));
+        add_field(&item, "high", tw_json_number(o->high));
         if (json_array_append_new(list, item) != 0) {
             json_decref(list);
             return NULL;
@@ -266,7 +267,7 @@ static json_t *dirs(const struct twin_report *r)
 
 /* The rules of the tolerance file, and what became of each. worst: the share of what a rule allows
  * that was used; null when nothing was measured. */
-static json_t *rules(const struct twin_verdict *v)
+static json_t *rules_json(const struct twin_verdict *v)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < v->rule_count; i++) {
@@ -290,7 +291,7 @@ static json_t *rules(const struct twin_verdict *v)
 
 /* The baseline that a run was held against, and how the world has changed since; null without
  * one. */
-static json_t *against(const struct twin_against *a)
+static json_t *against_json(const struct twin_against *a)
 {
     json_t *world = json_array();
     if (!a) {
@@ -311,7 +312,7 @@ static json_t *against(const struct twin_against *a)
 }
 
 /* Known cases that look like this one. */
-static json_t *hints(const struct twin_report *r)
+static json_t *hints_json(const struct twin_report *r)
 {
     json_t *list = json_array();
     for (size_t i = 0; list && i < r->hint_count; i++) {
@@ -365,52 +366,53 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
 {
     const struct twin_verdict *v = r->verdict;
     json_t *root = json_object();
-    add(&root, "schema", json_string("twinrun.check/1"));
-    add(&root, "outcome", json_string(twin_verdict_name(v->outcome)));
-    add(&root, "bitwise", json_string(twin_verdict_name(v->bitwise)));
-    add(&root, "runs", tw_json_count(v->runs));
-    add(&root, "comparisons", tw_json_count(v->comparisons));
-    add(&root, "differing", tw_json_count(v->differing));
-    add(&root, "bound",
-        json_pack("{s:o,s:o}", "p_diverge_upper", tw_json_number(v->p_diverge_upper), "confidence",
-                  tw_json_number(v->confidence)));
-    add(&root, "rate",
-        json_pack("{s:o,s:o,s:o}", "value", tw_json_number(v->rate), "low",
-                  tw_json_number(v->rate_low), "high", tw_json_number(v->rate_high)));
-    add(&root, "first", v->first ? finding(v->first) : json_null());
-    add(&root, "origins", origins(v));
-    add(&root, "transplant", transplanted(v->transplant));
-    add(&root, "benign", findings(v->benign, v->benign_count));
-    add(&root, "equal_before", tw_json_text(v->equal_before));
-    add(&root, "equal_before_records", tw_json_count(v->equal_before_records));
-    add(&root, "then", onsets(v));
-    add(&root, "drift_per_step", tw_json_number(v->drift_per_step));
-    add(&root, "nonfinite", v->nonfinite[0] ? tw_json_text(v->nonfinite) : json_null());
-    add(&root, "steps",
-        json_pack("{s:o,s:o,s:o,s:b}", "reference", tw_json_count(v->steps_a), "compared",
-                  tw_json_count(v->steps_compared), "differing", tw_json_count(v->steps_differing),
-                  "differing_exact", v->steps_differing_exact));
-    add(&root, "records",
-        json_pack("{s:o,s:o}", "reference", tw_json_count(v->records_a), "compared",
-                  tw_json_count(v->records_compared)));
-    add(&root, "range", ranges(v));
-    add(&root, "coverage", coverage(v));
-    add(&root, "in_parts", covers(v));
-    add(&root, "b_starts_at", v->shift ? json_integer(-v->shift) : json_null());
-    add(&root, "classes", classes(v));
-    add(&root, "gaps", gaps(v));
-    add(&root, "unseen", tw_json_texts(v->unseen, v->unseen_count));
-    add(&root, "notes", tw_json_texts(v->notes, v->note_count));
-    add(&root, "observer",
-        json_pack("{s:o,s:o,s:o,s:o}", "armed", tw_json_texts(v->armed, v->armed_count), "unarmed",
-                  tw_json_texts(v->unarmed, v->unarmed_count), "lost_records",
-                  tw_json_count(v->lost_records), "overhead_ratio",
-                  tw_json_number(v->overhead_ratio)));
-    add(&root, "tolerance", v->rule_count ? rules(v) : json_null());
-    add(&root, "against", against(v->against));
-    add(&root, "claims", claims(v));
-    add(&root, "seen_before", hints(r));
-    add(&root, "runs_dir", dirs(r));
+    add_field(&root, "schema", json_string("twinrun.check/1"));
+    add_field(&root, "outcome", json_string(twin_verdict_name(v->outcome)));
+    add_field(&root, "bitwise", json_string(twin_verdict_name(v->bitwise)));
+    add_field(&root, "runs", tw_json_count(v->runs));
+    add_field(&root, "comparisons", tw_json_count(v->comparisons));
+    add_field(&root, "differing", tw_json_count(v->differing));
+    add_field(&root, "bound",
+              json_pack("{s:o,s:o}", "p_diverge_upper", tw_json_number(v->p_diverge_upper),
+                        "confidence", tw_json_number(v->confidence)));
+    add_field(&root, "rate",
+              json_pack("{s:o,s:o,s:o}", "value", tw_json_number(v->rate), "low",
+                        tw_json_number(v->rate_low), "high", tw_json_number(v->rate_high)));
+    add_field(&root, "first", v->first ? finding_json(v->first) : json_null());
+    add_field(&root, "origins", origins_json(v));
+    add_field(&root, "transplant", transplanted(v->transplant));
+    add_field(&root, "benign", findings_json(v->benign, v->benign_count));
+    add_field(&root, "equal_before", tw_json_text(v->equal_before));
+    add_field(&root, "equal_before_records", tw_json_count(v->equal_before_records));
+    add_field(&root, "then", onsets(v));
+    add_field(&root, "drift_per_step", tw_json_number(v->drift_per_step));
+    add_field(&root, "nonfinite", v->nonfinite[0] ? tw_json_text(v->nonfinite) : json_null());
+    add_field(&root, "steps",
+              json_pack("{s:o,s:o,s:o,s:b}", "reference", tw_json_count(v->steps_a), "compared",
+                        tw_json_count(v->steps_compared), "differing",
+                        tw_json_count(v->steps_differing), "differing_exact",
+                        v->steps_differing_exact));
+    add_field(&root, "records",
+              json_pack("{s:o,s:o}", "reference", tw_json_count(v->records_a), "compared",
+                        tw_json_count(v->records_compared)));
+    add_field(&root, "range", ranges(v));
+    add_field(&root, "coverage", coverage(v));
+    add_field(&root, "in_parts", covers(v));
+    add_field(&root, "b_starts_at", v->shift ? json_integer(-v->shift) : json_null());
+    add_field(&root, "classes", classes(v));
+    add_field(&root, "gaps", gaps(v));
+    add_field(&root, "unseen", tw_json_texts(v->unseen, v->unseen_count));
+    add_field(&root, "notes", tw_json_texts(v->notes, v->note_count));
+    add_field(&root, "observer",
+              json_pack("{s:o,s:o,s:o,s:o}", "armed", tw_json_texts(v->armed, v->armed_count),
+                        "unarmed", tw_json_texts(v->unarmed, v->unarmed_count), "lost_records",
+                        tw_json_count(v->lost_records), "overhead_ratio",
+                        tw_json_number(v->overhead_ratio)));
+    add_field(&root, "tolerance", v->rule_count ? rules_json(v) : json_null());
+    add_field(&root, "against", against_json(v->against));
+    add_field(&root, "claims", claims(v));
+    add_field(&root, "seen_before", hints_json(r));
+    add_field(&root, "runs_dir", dirs(r));
     char *dumped = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     char *shown = dumped ? tw_printable_json(dumped) : NULL;
     struct tw_buf b = {0};

@@ -61,8 +61,8 @@ static struct tw_buf *add_behind(const char *variables, struct tw_next *n, size_
 }
 
 /* The same for a command that runs the job, in the job's environment. */
-static struct tw_buf *add(struct tw_next *n, size_t *count, const struct twin_report *r,
-                          const char *verb, const char *why)
+static struct tw_buf *add_command(struct tw_next *n, size_t *count, const struct twin_report *r,
+                                  const char *verb, const char *why)
 {
     return add_behind(r->again.env, n, count, verb, why);
 }
@@ -86,8 +86,8 @@ static bool has_job(const struct twin_report *r)
 }
 
 /* Suggests to look at a run; at the step of the first difference when that is a record. */
-static void show(const struct twin_report *r, struct tw_next *n, size_t *count, size_t run,
-                 const char *why)
+static void suggest_show(const struct twin_report *r, struct tw_next *n, size_t *count, size_t run,
+                         const char *why)
 {
     char name[16];
     struct tw_buf *b = add_behind(r->again.home, n, count, "show", why);
@@ -100,11 +100,11 @@ static void show(const struct twin_report *r, struct tw_next *n, size_t *count, 
 /* Suggests to run the steps around the difference again, operation by operation. Runs that are
  * still in their place are named and run again as they were; those in scratch copies are used up,
  * so the job and the window of steps are said instead. */
-static void zoom(const struct twin_report *r, struct tw_next *n, size_t *count)
+static void suggest_zoom(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
     uint32_t step = r->verdict->first->step_a;
     char a[16], b[16];
-    struct tw_buf *command = add(n, count, r, "zoom", "name the operation");
+    struct tw_buf *command = add_command(n, count, r, "zoom", "name the operation");
     if (r->again.scratch)
         tw_buf_printf(command, " --window %u:%u", step ? step - 1 : 0, step);
     else
@@ -120,14 +120,14 @@ static void zoom(const struct twin_report *r, struct tw_next *n, size_t *count)
 static void about_a_record(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
     const struct twin_verdict *v = r->verdict;
-    show(r, n, count, twin_report_other(v), "every record of that step");
+    suggest_show(r, n, count, twin_report_other(v), "every record of that step");
     /* two arms are two commands, and zooming into a window of steps runs one */
     bool zooms = r->can_zoom && r->run_count > 1 && !(r->again.scratch && !r->command);
     if (zooms) {
-        zoom(r, n, count);
+        suggest_zoom(r, n, count);
     } else if (has_job(r) && v->runs < 10 && !r->can_isolate && !r->repeats && !r->shares_files &&
                !v->against) {
-        struct tw_buf *b = add(n, count, r, "check --all --runs 10", "how often?");
+        struct tw_buf *b = add_command(n, count, r, "check --all --runs 10", "how often?");
         add_options(b, r->again.check);
         add_job(b, r);
     }
@@ -259,7 +259,7 @@ static void show_more(const struct twin_report *r, struct tw_next *n, size_t *co
 /* The difference may be meant: then the job has a new baseline. */
 static void save_baseline(const struct twin_report *r, struct tw_next *n, size_t *count)
 {
-    struct tw_buf *b = add(n, count, r, "check --save-baseline ", "if the change is meant");
+    struct tw_buf *b = add_command(n, count, r, "check --save-baseline ", "if the change is meant");
     tw_say_safe(b, r->verdict->against->path, 0);
     add_options(b, r->again.check);
     add_job(b, r);
@@ -274,20 +274,20 @@ size_t tw_report_next(const struct twin_report *r, struct tw_next *n)
     if (differs && v->first && tw_is_record(v->first))
         about_a_record(r, n, &count);
     else if (differs || v->outcome == TWIN_FAILED)
-        show(r, n, &count, v->outcome == TWIN_FAILED ? 0 : twin_report_other(v),
-             "how it ended, what it printed, its processes");
+        suggest_show(r, n, &count, v->outcome == TWIN_FAILED ? 0 : twin_report_other(v),
+                     "how it ended, what it printed, its processes");
     else if (v->outcome == TWIN_INCONCLUSIVE && (v->runs > 1 || v->against))
         show_more(r, n, &count);
     if (differs && v->against && v->against->path && has_job(r) && !r->can_isolate)
         save_baseline(r, n, &count);
     if (differs && r->shares_files && has_job(r) && !v->against) {
-        struct tw_buf *b = add(n, &count, r, "check --fresh-dir",
-                               "do they differ in folders of their own, too?");
+        struct tw_buf *b = add_command(n, &count, r, "check --fresh-dir",
+                                       "do they differ in folders of their own, too?");
         add_options(b, r->again.check);
         add_job(b, r);
     }
     if (differs && r->can_isolate && has_job(r)) {
-        struct tw_buf *b = add(n, &count, r, "isolate", "why?");
+        struct tw_buf *b = add_command(n, &count, r, "isolate", "why?");
         add_options(b, r->again.isolate);
         add_job(b, r);
     }

@@ -54,7 +54,7 @@ static bool is_whole(const struct twin_verdict *v, const struct twin_range *r)
 
 /* The range of the process of run 1 of which least was compared; NULL: of every process everything
  * was. */
-static const struct twin_range *shortest(const struct twin_verdict *v)
+static const struct twin_range *shortest_range(const struct twin_verdict *v)
 {
     const struct twin_range *found = NULL;
     uint64_t least = UINT64_MAX;
@@ -72,7 +72,7 @@ static const struct twin_range *shortest(const struct twin_verdict *v)
  * With ranges of weights only (other numbers of ranks) something is always said. */
 bool tw_say_range(struct tw_buf *b, const struct twin_verdict *v)
 {
-    const struct twin_range *r = shortest(v);
+    const struct twin_range *r = shortest_range(v);
     char steps[32], of[32];
     if (!r && v->range_count > 0 && v->ranges[0].weights_only)
         r = &v->ranges[0];

@@ -10,7 +10,8 @@
 
 /* Appends s through escape(), cut behind max bytes (0: whole). The cut is made before escaping, so
  * that it cannot split a \xNN. */
-static void say(struct tw_buf *b, const char *s, size_t max, char *(*escape)(const char *, size_t))
+static void say_safely(struct tw_buf *b, const char *s, size_t max,
+                       char *(*escape)(const char *, size_t))
 {
     size_t n = strlen(s);
     bool cut = max && n > max;
@@ -33,12 +34,12 @@ static void say(struct tw_buf *b, const char *s, size_t max, char *(*escape)(con
 
 void tw_say_safe(struct tw_buf *b, const char *s, size_t max)
 {
-    say(b, s, max, tw_printable);
+    say_safely(b, s, max, tw_printable);
 }
 
 void tw_say_again(struct tw_buf *b, const char *s, size_t max)
 {
-    say(b, s, max, tw_printable_again);
+    say_safely(b, s, max, tw_printable_again);
 }
 
 /* How a character stands in HTML and XML; NULL: as it is. */

@@ -35,7 +35,7 @@ struct page {
 
 /* Columns that n bytes of well-formed UTF-8 take: one for each code point, which is right for what
  * we print. */
-static size_t columns(const char *s, size_t n)
+static size_t columns_of(const char *s, size_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++)
@@ -63,7 +63,7 @@ static void wrapped(struct page *p, const char *text, size_t indent)
 {
     size_t column = indent;
     while (*text) {
-        size_t n = strcspn(text, " "), w = columns(text, n);
+        size_t n = strcspn(text, " "), w = columns_of(text, n);
         bool first = column == indent;
         /* the word does not fit: a new line */
         if (!first && column + 1 + w > p->width) {
@@ -102,7 +102,7 @@ static void label(struct page *p, const char *name)
 
 /* Appends a label with its text, and empties text for the next one. Nothing is printed for an empty
  * text; one that failed makes the page fail. */
-static void paragraph(struct page *p, const char *name, struct tw_buf *text)
+static void put_paragraph(struct page *p, const char *name, struct tw_buf *text)
 {
     if (text->failed)
         p->out.failed = text->failed;
@@ -125,16 +125,16 @@ static const char *role_word(const struct twin_finding *f)
 
 /* The paragraph "first": where the difference is, and at the right edge of the line the finding's
  * role. Where both do not fit in one line, the role follows the place. */
-static void place(struct page *p, const struct twin_finding *f, bool ranks)
+static void put_place(struct page *p, const struct twin_finding *f, bool ranks)
 {
     struct tw_buf b = {0};
     const char *role = role_word(f);
     tw_say_place(&b, f, ranks);
-    size_t used = b.failed ? 0 : LABEL + columns(b.data, b.len), need = strlen(role);
+    size_t used = b.failed ? 0 : LABEL + columns_of(b.data, b.len), need = strlen(role);
     if (b.failed || !need || used + 2 + need > p->width) {
         if (need)
             tw_buf_printf(&b, "  %s", role);
-        paragraph(p, "first", &b);
+        put_paragraph(p, "first", &b);
         return;
     }
     label(p, "first");
@@ -149,7 +149,7 @@ static void place(struct page *p, const struct twin_finding *f, bool ranks)
 
 /* Appends a part of the paragraph above: indented, with a name of its own. Empties text; nothing
  * for an empty one. */
-static void part(struct page *p, const char *name, struct tw_buf *text)
+static void put_part(struct page *p, const char *name, struct tw_buf *text)
 {
     if (text->failed)
         p->out.failed = text->failed;
@@ -164,7 +164,7 @@ static void part(struct page *p, const char *name, struct tw_buf *text)
 }
 
 /* The operation with its source line, and below it the line that called that one. */
-static void source(struct page *p, const struct twin_finding *f)
+static void put_source(struct page *p, const struct twin_finding *f)
 {
     struct tw_buf b = {0};
     tw_say_safe(&b, f->op, 80);
@@ -177,27 +177,27 @@ static void source(struct page *p, const struct twin_finding *f)
         tw_buf_puts(&b, b.len ? "   " : "");
         tw_say_safe(&b, first, 0);
     }
-    part(p, f->op[0] ? "op" : "at", &b);
+    put_part(p, f->op[0] ? "op" : "at", &b);
     if (f->site[n] == '\n' && f->site[n + 1]) {
         const char *next = f->site + n + 1;
         snprintf(first, sizeof first, "%.*s",
                  (int)(strcspn(next, "\n") < 390 ? strcspn(next, "\n") : 390), next);
         tw_say_safe(&b, first, 0);
-        part(p, "called", &b);
+        put_part(p, "called", &b);
     }
 }
 
 /* Between which records the origin must lie, when it was not seen. */
-static void between(struct page *p, const struct twin_finding *f)
+static void put_between(struct page *p, const struct twin_finding *f)
 {
     struct tw_buf b = {0};
     tw_say_between(&b, f);
-    part(p, "role", &b);
+    put_part(p, "role", &b);
 }
 
 /* Other origins in the same step, at most three of them. ranks: say their rank where it is another
  * one. */
-static void also(struct page *p, const struct twin_verdict *v, bool ranks)
+static void put_also(struct page *p, const struct twin_verdict *v, bool ranks)
 {
     struct tw_buf b = {0};
     if (v->origin_count < 2 || !tw_is_record(v->first))
@@ -210,7 +210,7 @@ static void also(struct page *p, const struct twin_verdict *v, bool ranks)
     }
     if (v->origin_count > 4)
         tw_buf_printf(&b, "; %zu more", v->origin_count - 4);
-    part(p, "also", &b);
+    put_part(p, "also", &b);
 }
 
 /* Is any rank but 0 spoken of? */
@@ -223,37 +223,37 @@ static bool many_ranks(const struct twin_verdict *v)
 }
 
 /* All about the first difference. Of one that is no record only the place is known. */
-static void first(struct page *p, const struct twin_verdict *v)
+static void put_first(struct page *p, const struct twin_verdict *v)
 {
     const struct twin_finding *f = v->first;
     struct tw_buf b = {0};
     bool ranks = many_ranks(v) || tw_is_record(f);
-    place(p, f, ranks);
+    put_place(p, f, ranks);
     if (!tw_is_record(f))
         return;
-    source(p, f);
-    between(p, f);
+    put_source(p, f);
+    put_between(p, f);
     if (f->text[0]) {
         tw_say_safe(&b, f->text, 200);
-        part(p, "how", &b);
+        put_part(p, "how", &b);
     }
     tw_say_safe(&b, v->equal_before, 300);
-    part(p, "equal", &b);
+    put_part(p, "equal", &b);
     tw_say_size(&b, f);
-    part(p, "size", &b);
-    also(p, v, ranks);
+    put_part(p, "size", &b);
+    put_also(p, v, ranks);
     tw_say_onsets(&b, v);
     /* drift: by which factor the difference grows from step to step */
     if (isfinite(v->drift_per_step) && b.len)
         tw_buf_printf(&b, "   drift x%.3g per step", v->drift_per_step);
     else if (isfinite(v->drift_per_step))
         tw_buf_printf(&b, "drift x%.3g per step", v->drift_per_step);
-    paragraph(p, "then", &b);
+    put_paragraph(p, "then", &b);
 }
 
 /* Of transplanted runs: every origin with its rate, over the steps that were made to start
  * equal. */
-static void origins(struct page *p, const struct twin_transplant *t)
+static void put_origins(struct page *p, const struct twin_transplant *t)
 {
     struct tw_buf b = {0};
     char n[32];
@@ -262,7 +262,7 @@ static void origins(struct page *p, const struct twin_transplant *t)
                   twin_transplant_name(t->kind));
     tw_buf_puts(&b, t->origin_count ? "; where they diverge that started equal:"
                                     : "; none diverges that started equal");
-    paragraph(p, "origins", &b);
+    put_paragraph(p, "origins", &b);
     for (size_t i = 0; i < t->origin_count && i < ORIGINS; i++) {
         const struct twin_origin *o = &t->origin[i];
         const struct twin_finding *f = o->finding;
@@ -277,27 +277,28 @@ static void origins(struct page *p, const struct twin_transplant *t)
             tw_buf_puts(&b, ", ");
             tw_say_safe(&b, f->text, 80);
         }
-        paragraph(p, "", &b);
+        put_paragraph(p, "", &b);
         if (f->op[0] || f->site[0])
-            source(p, f);
+            put_source(p, f);
     }
     if (t->origin_count > ORIGINS) {
         tw_buf_printf(&b, "and %zu more: --json lists all", t->origin_count - ORIGINS);
-        paragraph(p, "", &b);
+        put_paragraph(p, "", &b);
     }
 }
 
 /* Sentences under one label, each a paragraph. */
-static void list(struct page *p, const char *name, char *const *items, size_t count, size_t most)
+static void put_list(struct page *p, const char *name, char *const *items, size_t count,
+                     size_t most)
 {
     struct tw_buf b = {0};
     for (size_t i = 0; i < count && i < most; i++) {
         tw_say_safe(&b, items[i], 400);
-        paragraph(p, i ? "" : name, &b);
+        put_paragraph(p, i ? "" : name, &b);
     }
     if (count > most) {
         tw_buf_printf(&b, "and %zu more: --json lists all", count - most);
-        paragraph(p, "", &b);
+        put_paragraph(p, "", &b);
     }
 }
 
@@ -312,11 +313,11 @@ static void benign(struct page *p, const struct twin_verdict *v)
             tw_buf_puts(&b, ": ");
             tw_say_safe(&b, f->text, 200);
         }
-        paragraph(p, i ? "" : "benign", &b);
+        put_paragraph(p, i ? "" : "benign", &b);
     }
     if (v->benign_count > BENIGN) {
         tw_buf_printf(&b, "and %zu more: --json lists all", v->benign_count - BENIGN);
-        paragraph(p, "", &b);
+        put_paragraph(p, "", &b);
     }
 }
 
@@ -329,9 +330,9 @@ static void rate(struct page *p, const struct twin_verdict *v)
     tw_buf_printf(&b, "%zu of %zu comparisons diverged: %.0f%% (95%% interval %.0f%% to %.0f%%)",
                   v->differing, v->comparisons, 100 * v->rate, 100 * v->rate_low,
                   100 * v->rate_high);
-    paragraph(p, "rate", &b);
+    put_paragraph(p, "rate", &b);
     tw_say_classes(&b, v);
-    paragraph(p, "classes", &b);
+    put_paragraph(p, "classes", &b);
 }
 
 /* Below SAME: how rare a divergence could be and still not have been seen. "2 comparisons cannot
@@ -348,7 +349,7 @@ static void bound(struct page *p, const struct twin_verdict *v)
                   "%llu brings that bound to %.2g%%",
                   v->comparisons, tw_plural_s(v->comparisons), 100 * v->p_diverge_upper,
                   (unsigned long long)runs, 100 * twin_stats_zero_bound(runs - 1, v->confidence));
-    paragraph(p, "", &b);
+    put_paragraph(p, "", &b);
 }
 
 /* A command is not wrapped, so that it can be copied; what it is good for stands behind it where
@@ -360,7 +361,7 @@ static void suggest(struct page *p, bool *said, struct tw_buf *command, const ch
     if (command->len > 0) {
         label(p, *said ? "" : "next");
         tw_buf_append(&p->out, command->data, command->len);
-        if (LABEL + columns(command->data, command->len) + 3 + columns(why, strlen(why)) <=
+        if (LABEL + columns_of(command->data, command->len) + 3 + columns_of(why, strlen(why)) <=
             p->width)
             tw_buf_printf(&p->out, "   %s", why);
         tw_buf_puts(&p->out, "\n");
@@ -383,7 +384,7 @@ static void hint(struct page *p, const struct twin_report *r)
 }
 
 /* The paragraphs "next": commands to try. */
-static void next(struct page *p, const struct twin_report *r)
+static void put_next(struct page *p, const struct twin_report *r)
 {
     struct tw_next n[TW_NEXT_MAX];
     bool said = false;
@@ -424,27 +425,27 @@ static void outcome_word(struct page *p, const struct twin_verdict *v)
 
 /* What the run was held against, and whether the world is still the same: beside every verdict,
  * also a good one. */
-static void against(struct page *p, const struct twin_verdict *v)
+static void put_against(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     if (!v->against)
         return;
     tw_say_against(&b, v->against);
-    paragraph(p, "against", &b);
+    put_paragraph(p, "against", &b);
     tw_say_world(&b, v->against, WORLD);
-    paragraph(p, "world", &b);
+    put_paragraph(p, "world", &b);
 }
 
 /* Under "allowed" the rules that covered a difference; under "unused" the names of the others,
  * which may be wrong or out of date. */
-static void rules(struct page *p, const struct twin_verdict *v)
+static void put_rules(struct page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     size_t unused = 0;
     for (size_t i = 0, said = 0; i < v->rule_count && said < RULES; i++)
         if (v->rules[i].matched) {
             tw_say_rule(&b, &v->rules[i]);
-            paragraph(p, said++ ? "" : "allowed", &b);
+            put_paragraph(p, said++ ? "" : "allowed", &b);
         }
     for (size_t i = 0; i < v->rule_count; i++)
         if (!v->rules[i].matched) {
@@ -455,7 +456,7 @@ static void rules(struct page *p, const struct twin_verdict *v)
         tw_buf_puts(&b, unused == 1
                             ? ": no difference that this rule of the tolerance file covers"
                             : ": no difference that these rules of the tolerance file cover");
-    paragraph(p, "unused", &b);
+    put_paragraph(p, "unused", &b);
 }
 
 /* What weakens the verdict: details that were lost, and an observer that took long. 7% is the share
@@ -470,14 +471,14 @@ static void losses(struct page *p, const struct twin_verdict *v)
                       "their values were still compared; --lossless keeps them",
                       tw_human_count(v->lost_records, n), v->gap_count,
                       v->gap_count == 1 ? "" : "es");
-        paragraph(p, "gaps", &b);
+        put_paragraph(p, "gaps", &b);
     }
     if (v->overhead_ratio > 0.07) {
         tw_buf_printf(&b,
                       "+%.0f%% of the run's time: watching this closely can itself hide or cause a "
                       "divergence",
                       100 * v->overhead_ratio);
-        paragraph(p, "watcher", &b);
+        put_paragraph(p, "watcher", &b);
     }
 }
 
@@ -494,25 +495,25 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
     if (v->outcome == TWIN_SAME)
         bound(&p, v);
     tw_say_ranges(&b, v, RANGES);
-    paragraph(&p, "range", &b);
+    put_paragraph(&p, "range", &b);
     if (v->first) {
         tw_buf_puts(&p.out, "\n");
-        first(&p, v);
+        put_first(&p, v);
     }
     if (v->transplant)
-        origins(&p, v->transplant);
+        put_origins(&p, v->transplant);
     tw_say_safe(&b, v->nonfinite, 300);
-    paragraph(&p, "nan", &b);
+    put_paragraph(&p, "nan", &b);
     if (v->differing > 0)
         rate(&p, v);
     benign(&p, v);
     if (v->outcome == TWIN_INCONCLUSIVE)
-        list(&p, "unseen", v->unseen, v->unseen_count, UNSEEN);
-    rules(&p, v);
-    against(&p, v);
+        put_list(&p, "unseen", v->unseen, v->unseen_count, UNSEEN);
+    put_rules(&p, v);
+    put_against(&p, v);
     losses(&p, v);
-    list(&p, "note", v->notes, v->note_count, NOTES);
+    put_list(&p, "note", v->notes, v->note_count, NOTES);
     hint(&p, r);
-    next(&p, r);
+    put_next(&p, r);
     return tw_report_finish(&p.out, out, err);
 }

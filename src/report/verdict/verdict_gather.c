@@ -40,7 +40,7 @@ struct times {
 
 /* The step times of one process in ms, NaN where none is known. A row of telemetry may hold several
  * short steps: each gets the mean of the row. */
-static void fill(const struct twin_telemetry_process *p, double *y, size_t steps)
+static void fill_times(const struct twin_telemetry_process *p, double *y, size_t steps)
 {
     for (size_t i = 0; i < steps; i++)
         y[i] = NAN;
@@ -74,7 +74,7 @@ static void step_times(struct times *t, const struct twin_run *const *runs, size
         const struct twin_telemetry_process *p = all[i] ? twin_telemetry_rank(all[i], 0) : NULL;
         if (!p)
             continue;
-        fill(p, &t->y[i * steps], steps);
+        fill_times(p, &t->y[i * steps], steps);
         snprintf(t->name[i], sizeof t->name[i], "run %zu", i + 1);
         t->series[drawn++] = (struct twin_page_series){.name = t->name[i], .y = &t->y[i * steps]};
     }
@@ -138,8 +138,8 @@ struct pictures {
 
 /* Which pairs get a heatmap: run 0 beside the run that the verdict speaks of, then beside one run
  * of each other class. other[] takes indices of runs; returns how many. */
-static size_t choose(const struct twin_verdict *v, const struct twin_class_tree *tree,
-                     size_t other[PAIRS])
+static size_t choose_pairs(const struct twin_verdict *v, const struct twin_class_tree *tree,
+                           size_t other[PAIRS])
 {
     size_t n = 1;
     other[0] = twin_report_other(v);
@@ -157,8 +157,8 @@ static size_t choose(const struct twin_verdict *v, const struct twin_class_tree 
 /* Fills g. With more than SORTED runs there is no tree, since sorting takes up to n (n - 1) / 2
  * comparisons; a run that is held against a baseline has no second run to compare with. 0, or a
  * TWIN_E*; pictures_free() must be called either way. */
-static int gather(const struct twin_report *r, const struct twin_compare_options *compare,
-                  struct pictures *g, struct twin_error *err)
+static int gather_pictures(const struct twin_report *r, const struct twin_compare_options *compare,
+                           struct pictures *g, struct twin_error *err)
 {
     static const struct twin_compare_options none;
     const struct twin_verdict *v = r->verdict;
@@ -172,7 +172,7 @@ static int gather(const struct twin_report *r, const struct twin_compare_options
     o.find_shift = false;
     o.shift = v->shift_found ? v->shift : o.shift;
     if (rc == 0 && r->run_count > 1 && !v->against)
-        pairs = choose(v, &g->tree, other);
+        pairs = choose_pairs(v, &g->tree, other);
     for (size_t i = 0; i < pairs && rc == 0; i++) {
         if (other[i] >= r->run_count)
             continue;
@@ -209,7 +209,7 @@ int tw_verdict_save_page(const struct twin_report *report,
     struct twin_report r = *report;
     struct pictures g;
     r.command = command;
-    int rc = gather(&r, compare, &g, err);
+    int rc = gather_pictures(&r, compare, &g, err);
     if (rc == 0)
         rc = tw_page_save(twin_report_page(&r, &g.x), path, err);
     pictures_free(&g);
@@ -226,7 +226,7 @@ void tw_page_runs(struct twin_page *p, const struct twin_run *const *runs, size_
     if (count == 0 || twin_compare(runs, count, &(struct twin_compare_options){0}, &v, NULL) != 0)
         return;
     const struct twin_report r = {.verdict = v, .runs = runs, .run_count = count};
-    if (gather(&r, NULL, &g, NULL) == 0)
+    if (gather_pictures(&r, NULL, &g, NULL) == 0)
         twin_report_draw(p, &r, &g.x);
     pictures_free(&g);
     twin_verdict_free(v);

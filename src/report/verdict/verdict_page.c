@@ -29,7 +29,7 @@ static void fact_of(struct twin_page *p, const char *name, struct tw_buf *text)
 }
 
 /* The word of the verdict with its sentence, and the command in small print. */
-static void head(struct twin_page *p, const struct twin_report *r)
+static void page_head(struct twin_page *p, const struct twin_report *r)
 {
     static const struct {
         enum twin_mood mood;
@@ -73,7 +73,7 @@ static void head(struct twin_page *p, const struct twin_report *r)
 
 /* The operation, its source line and who called that line: the first two lines of the finding's
  * site. */
-static void source(struct twin_page *p, const struct twin_finding *f)
+static void page_source(struct twin_page *p, const struct twin_finding *f)
 {
     size_t n = strcspn(f->site, "\n");
     twin_page_fact(p, "Operation", "%s", f->op);
@@ -85,7 +85,7 @@ static void source(struct twin_page *p, const struct twin_finding *f)
 }
 
 /* Other origins in the same step, at most three of them. */
-static void also(struct twin_page *p, const struct twin_verdict *v)
+static void page_also(struct twin_page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     for (size_t i = 1; i < v->origin_count && i < 4; i++) {
@@ -100,7 +100,7 @@ static void also(struct twin_page *p, const struct twin_verdict *v)
 }
 
 /* The frame of facts about the first difference. */
-static void first(struct twin_page *p, const struct twin_verdict *v)
+static void page_first(struct twin_page *p, const struct twin_verdict *v)
 {
     const struct twin_finding *f = v->first;
     struct tw_buf b = {0};
@@ -115,12 +115,12 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
             twin_page_fact(p, "Role", "carrier: what went into it differed already");
         tw_say_between(&b, f);
         fact_of(p, "Role", &b);
-        source(p, f);
+        page_source(p, f);
         tw_say_size(&b, f);
         fact_of(p, "Size", &b);
         twin_page_fact(p, "How", "%s", f->text);
         twin_page_fact(p, "Equal before", "%s", v->equal_before);
-        also(p, v);
+        page_also(p, v);
         tw_say_onsets(&b, v);
         fact_of(p, "Then", &b);
         if (isfinite(v->drift_per_step))
@@ -138,7 +138,7 @@ static void first(struct twin_page *p, const struct twin_verdict *v)
 
 /* The frame of a verdict without a first difference: how far the comparison reaches, and how rare a
  * divergence could still be. */
-static void reach(struct twin_page *p, const struct twin_verdict *v)
+static void page_reach(struct twin_page *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     twin_page_facts(p, "");
@@ -157,7 +157,7 @@ static void reach(struct twin_page *p, const struct twin_verdict *v)
     twin_page_facts_end(p);
 }
 
-static void against(struct twin_page *p, const struct twin_against *a)
+static void page_against(struct twin_page *p, const struct twin_against *a)
 {
     struct tw_buf b = {0};
     twin_page_facts(p, "Held against a baseline");
@@ -169,7 +169,7 @@ static void against(struct twin_page *p, const struct twin_against *a)
 }
 
 /* The commands to try next, each under the reason for it. */
-static void next(struct twin_page *p, const struct twin_report *r)
+static void page_next(struct twin_page *p, const struct twin_report *r)
 {
     struct tw_next n[TW_NEXT_MAX];
     size_t count = tw_report_next(r, n);
@@ -186,8 +186,8 @@ static void next(struct twin_page *p, const struct twin_report *r)
 }
 
 /* A table of findings with a heading and a line of explanation; at most 10 * LISTED rows. */
-static void findings(struct twin_page *p, const char *title, const char *small,
-                     const struct twin_finding *f, size_t count)
+static void page_findings(struct twin_page *p, const char *title, const char *small,
+                          const struct twin_finding *f, size_t count)
 {
     static const char *const columns[] = {"Where", "How", NULL};
     if (count == 0)
@@ -207,7 +207,7 @@ static void findings(struct twin_page *p, const char *title, const char *small,
 }
 
 /* Of transplanted runs: every origin with its rate. */
-static void origins(struct twin_page *p, const struct twin_transplant *t)
+static void page_origins(struct twin_page *p, const struct twin_transplant *t)
 {
     static const char *const columns[] = {"Origin", "Layer",        "Steps that diverge", "of",
                                           "Rate",   "95% interval", "First in step",      NULL};
@@ -275,22 +275,22 @@ struct twin_page *twin_report_page(const struct twin_report *r,
     struct twin_page *p = twin_page_open(twin_verdict_name(v->outcome));
     if (!p)
         return NULL;
-    head(p, r);
+    page_head(p, r);
     if (v->first)
-        first(p, v);
+        page_first(p, v);
     else
-        reach(p, v);
+        page_reach(p, v);
     if (v->against)
-        against(p, v->against);
-    next(p, r);
+        page_against(p, v->against);
+    page_next(p, r);
     for (size_t i = 0; i < r->hint_count; i++)
         tw_page_hint(p, &r->hint[i], "no result of this comparison");
     if (v->transplant)
-        origins(p, v->transplant);
+        page_origins(p, v->transplant);
     twin_report_draw(p, r, pictures);
-    findings(p, "What differs and does not matter",
-             "Time stamps, file bytes around equal tensors and the like.", v->benign,
-             v->benign_count);
+    page_findings(p, "What differs and does not matter",
+                  "Time stamps, file bytes around equal tensors and the like.", v->benign,
+                  v->benign_count);
     if (v->note_count) {
         twin_page_heading(p, "Notes");
         twin_page_list(p, (const char *const *)v->notes, v->note_count);

@@ -492,7 +492,8 @@ void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const 
 }
 
 /* The tree of classes, with runs named "run 1" and so on. */
-static void tree(struct twin_page *p, const struct twin_report *r, const struct twin_class_tree *t)
+static void page_tree(struct twin_page *p, const struct twin_report *r,
+                      const struct twin_class_tree *t)
 {
     char **label = tw_calloc(r->run_count + 1, sizeof *label);
     bool ok = label != NULL;
@@ -525,7 +526,7 @@ void twin_report_draw(struct twin_page *p, const struct twin_report *r,
                        runs);
     }
     if (x->tree && x->tree->count > 1)
-        tree(p, r, x->tree);
+        page_tree(p, r, x->tree);
     if (x->pairs)
         tw_field_how_much(p, v->first, x->pair[0].field);
     if (x->curves)

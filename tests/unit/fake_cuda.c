@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stands in for libcuda.so.1 in test_driver.c: functions of the driver's names that only say which
+ * of them was called. Their arguments are not looked at. */
+#define SAYS(name, number)                                 \
+    __attribute__((visibility("default"))) int name(void); \
+    int name(void)                                         \
+    {                                                      \
+        return number;                                     \
+    }
+
+SAYS(cuCtxGetCurrent, 1)
+SAYS(cuModuleLoadData, 2)
+SAYS(cuModuleGetFunction, 3)
+SAYS(cuMemAlloc_v2, 4)
+SAYS(cuMemFree_v2, 5)
+SAYS(cuMemHostAlloc, 6)
+SAYS(cuMemsetD8Async, 7)
+SAYS(cuLaunchKernel, 8)
+SAYS(cuMemcpyDtoHAsync_v2, 9)
+SAYS(cuStreamSynchronize, 10)
+SAYS(cuStreamIsCapturing, 11)
+SAYS(cuThreadExchangeStreamCaptureMode, 12)
