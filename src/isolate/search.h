@@ -2,8 +2,8 @@
 #ifndef TWIN_SEARCH_H
 #define TWIN_SEARCH_H
 /*
- * The search for a cause: which factors make two runs of a job part, by controlled experiment with
- * stated error rates. Room: src/isolate. The search is pure: it starts no process and reads no
+ * The search for a cause: which factors make two runs of a job diverge, by controlled experiment
+ * with stated error rates. Room: src/isolate. The search is pure: it starts no process and reads no
  * file. It asks the caller for runs in a world (a setting for every candidate factor) and decides
  * by what they answer. docs/internals/isolate.md has the method and what was measured.
  *
@@ -40,15 +40,15 @@ bool twin_search_has(const struct twin_search_set *set, size_t candidate);
 /* One candidate factor. */
 struct twin_candidate {
     const char *id, *layer; /* borrowed; layer is one of the twelve words */
-    /* layers in which it is known to make runs part first, separated by blanks; NULL: as its layer
-     * does */
+    /* layers in which it is known to make runs diverge first, separated by blanks; NULL: as its
+     * layer does */
     const char *shows;
     enum twin_factor_unit unit; /* how it acts: once per run or at every step */
     bool can_pin;               /* false: never pinned, so it can only be "outside the pins" */
     /* a pin takes values, all of which natural runs could take (seeds); else it is only freed
      * (races) */
     bool settable;
-    /* pinned only when runs part under all other pins: it would hide causes from them (one
+    /* pinned only when runs diverge under all other pins: it would hide causes from them (one
      * processor, races) */
     bool last_resort;
     /* can be shaken: used instead of freeing when the natural rate is low */
@@ -76,7 +76,7 @@ struct twin_search_options {
 struct twin_search_plan {
     double alpha, beta, p0, p1; /* "clean" is a rate of at most p0, tested against p1 */
     uint32_t baseline_parts;    /* the baseline ends after so many divergences, ... */
-    uint32_t baseline_at_once;  /* ... when all comparisons part already after so many ... */
+    uint32_t baseline_at_once;  /* ... when all comparisons diverge already after so many ... */
     uint32_t baseline_clean;    /* ... or after so many clean comparisons and none */
     uint32_t verdicts;          /* T: verdicts planned */
     /* clean comparisons under the pins after which they are called sufficient */
@@ -90,7 +90,7 @@ struct twin_search_plan {
     uint32_t repeats;
     size_t candidates, can_pin;
     uint32_t least_runs;    /* no cause can be confirmed with fewer, however clear it is */
-    uint32_t expected_runs; /* when runs part in nearly every comparison */
+    uint32_t expected_runs; /* when runs diverge in nearly every comparison */
 };
 
 /* TWIN_EINVAL: a bad option, a bad candidate (layer, duplicate id, too many), or a budget below
@@ -110,7 +110,7 @@ enum twin_search_purpose {
     TWIN_FOR_CONTRAST,  /* pinned world with some factors set otherwise, freed or shaken */
     TWIN_FOR_CONFIRM,   /* natural world with some factors pinned */
     TWIN_FOR_PIN_FAILS, /* looks for the pin under which the job fails */
-    /* replays the operation at which `reference` and `other` part, here and on another core or
+    /* replays the operation at which `reference` and `other` diverge, here and on another core or
        device */
     TWIN_FOR_VOTE,
     /* natural world, between the pinned runs of a confirmation, or after the last of them */
@@ -131,7 +131,7 @@ struct twin_search_request {
     const struct twin_search_setting *setting;
     uint64_t reference; /* handle of the run to compare with; 0: none */
     uint64_t other;     /* only with TWIN_FOR_VOTE */
-    bool may_cut;       /* may end as soon as it has parted */
+    bool may_cut;       /* may end as soon as it has diverged */
 };
 
 enum twin_search_status { TWIN_ENDED_WELL, TWIN_ENDED_BADLY, TWIN_ENDED_STUCK, TWIN_NOT_ENDED };
@@ -143,22 +143,23 @@ enum twin_search_vote {
 
 /* What a run showed. No pointers: may be stored as it is, or field by field. */
 struct twin_search_result {
-    /* a run that did not end well counts as parted where its reference did */
+    /* a run that did not end well counts as diverged where its reference did */
     enum twin_search_status status;
     bool parted; /* from its reference */
-    /* not parted, but they differ in something that could not be judged (text, files) */
+    /* not diverged, but they differ in something that could not be judged (text, files) */
     bool blind;
     int32_t layer;  /* of the first divergence; -1: unknown */
     uint32_t step;  /* of the first divergence */
     uint64_t steps; /* compared, the parting one included */
-    /* parted: handle of the first run of the same world that it does agree with; 0: none, or
+    /* diverged: handle of the first run of the same world that it does agree with; 0: none, or
      * unknown */
     uint64_t agrees;
     uint64_t handle; /* of this run, not 0; valid across interruptions */
     double seconds;
     /* candidates recorded to have had the same value as in the reference */
     struct twin_search_set same;
-    /* with TWIN_FOR_VOTE, and of natural runs that parted: what replays of the operation showed */
+    /* with TWIN_FOR_VOTE, and of natural runs that diverged: what replays of the operation showed
+     */
     enum twin_search_vote vote;
 };
 
@@ -194,8 +195,8 @@ enum twin_search_outcome {
     /* each member of a set of pins is shown to matter; `sufficient` says whether they are all there
        is */
     TWIN_SEARCH_ISOLATED,
-    TWIN_SEARCH_NO_DIVERGENCE, /* nothing parted: `bound` says what that excludes */
-    TWIN_SEARCH_OUTSIDE,       /* runs part although everything that can be pinned is */
+    TWIN_SEARCH_NO_DIVERGENCE, /* nothing diverged: `bound` says what that excludes */
+    TWIN_SEARCH_OUTSIDE,       /* runs diverge although everything that can be pinned is */
     /* the same, and the vote says that one core or device answers otherwise */
     TWIN_SEARCH_HARDWARE,
     TWIN_SEARCH_NOT_ENOUGH, /* the budget ended first: `need` runs */
@@ -206,7 +207,7 @@ enum twin_search_outcome {
     TWIN_SEARCH_UNSTEADY,    /* of two arms: A does not repeat itself */
     /* natural runs differ in what could not be judged, and in nothing else */
     TWIN_SEARCH_UNSEEN,
-    /* natural runs parted at first and do so no longer: `last_parted` is the last run that did */
+    /* natural runs diverged at first and do so no longer: `last_parted` is the last run that did */
     TWIN_SEARCH_GONE
 };
 const char *twin_search_outcome_name(enum twin_search_outcome o);
@@ -226,7 +227,7 @@ struct twin_search_cause {
     double p_fisher;                   /* one-sided, of the counts; for information */
     /* share of the arrangements that look at least as convincing as the one that was drawn */
     double p;
-    /* of `necessary`, those parted that did not end well, where the natural runs do; else 0 */
+    /* of `necessary`, those diverged that did not end well, where the natural runs do; else 0 */
     uint64_t failed;
     /* for all confirmations that a search may make (alpha spent by turns) */
     double p_adjusted;
@@ -240,16 +241,16 @@ struct twin_search_test {
     uint64_t compared;
     bool parted;
     bool steady;   /* a run with them freed, none set, agreed with the one with every pin on */
-    int64_t step;  /* at which it parted; -1: it did not, or the job failed */
+    int64_t step;  /* at which it diverged; -1: it did not, or the job failed */
     int32_t layer; /* of that first difference; -1: unknown */
 };
 
-/* Do natural runs that part come in clusters? From the natural comparisons, in the order in which
- * they were made. */
+/* Do natural runs that diverge come in clusters? From the natural comparisons, in the order in
+ * which they were made. */
 struct twin_search_correlation {
     uint64_t comparisons;
-    /* of so few changes between parting and not, by chance (Wald and Wolfowitz's test of runs); 1:
-     * cannot be told */
+    /* of so few changes between diverging and not, by chance (Wald and Wolfowitz's test of runs);
+     * 1: cannot be told */
     double p;
     double rho;       /* between one comparison and the next; 0 when p does not show any */
     double effective; /* what one comparison counts: (1 - rho) / (1 + rho) */
@@ -278,9 +279,9 @@ struct twin_search_evidence {
 
 struct twin_search_report {
     enum twin_search_outcome outcome;
-    /* isolated: with the causes pinned at most 20% of comparisons part (95%), as `bound` says */
+    /* isolated: with the causes pinned at most 20% of comparisons diverge (95%), as `bound` says */
     bool sufficient;
-    /* isolated: fresh comparisons with all causes pinned, and those that parted nevertheless */
+    /* isolated: fresh comparisons with all causes pinned, and those that diverged nevertheless */
     uint64_t left, left_parted;
     /* isolated, not sufficient: clean runs that would show them sufficient */
     uint32_t more;
@@ -289,7 +290,7 @@ struct twin_search_report {
     char *arrangement; /* of the last one, in the order of the runs: F free, P pinned; with several
                           causes 1, 2, ... is the one that is free; a block ends with a blank. NULL:
                           none was made */
-    uint32_t last_parted; /* number of the last natural run that parted; 0: none */
+    uint32_t last_parted; /* number of the last natural run that diverged; 0: none */
     struct twin_search_correlation correlation;
     struct twin_search_cause *cause;
     size_t cause_count;                   /* only when isolated */
@@ -318,7 +319,7 @@ struct twin_search_report {
     bool arms;
     /* arms, isolated: A with the causes and their alternatives as in B */
     struct twin_search_arm applied;
-    /* comparisons of A with itself that this is held against, none of which parted */
+    /* comparisons of A with itself that this is held against, none of which diverged */
     uint64_t repeats;
     double p_applied; /* as cause.p */
 };

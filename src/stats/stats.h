@@ -2,7 +2,7 @@
 #ifndef TWIN_STATS_H
 #define TWIN_STATS_H
 /*
- * Statistics: how often runs part, why, and whether timings and metrics differ. Room: src/stats
+ * Statistics: how often runs diverge, why, and whether timings and metrics differ. Room: src/stats
  * (calls base only).
  *
  * All functions are pure and thread-safe. Those that return a number allocate nothing and never
@@ -67,7 +67,7 @@ double twin_stats_f_cdf(double x, double df1, double df2);
 double twin_stats_f_upper(double x, double df1, double df2);
 double twin_stats_f_quantile(double p, double df1, double df2);
 
-/* ---- counts: "k of n comparisons parted" (count.c) */
+/* ---- counts: "k of n comparisons diverged" (count.c) */
 
 /* P(X <= k) for X ~ Binomial(n, p). */
 double twin_stats_binomial_cdf(uint64_t k, uint64_t n, double p);
@@ -151,10 +151,10 @@ uint64_t twin_stats_e_clean_needed(double p0, double alpha);
 
 /* ---- a factor's effect: tables of counts, several tests at once (table.c) */
 
-/* p of Fisher's exact test (1935) of the table {{a, b}, {c, d}}; rows are arms, columns are parted
- * and clean. Greater: the first row parts more often. Two-sided sums the tables no more probable
- * than this one, as R does. 1 where the margins leave only one table; NaN for more than 2^40
- * trials. */
+/* p of Fisher's exact test (1935) of the table {{a, b}, {c, d}}; rows are arms, columns are
+ * diverged and clean. Greater: the first row diverges more often. Two-sided sums the tables no more
+ * probable than this one, as R does. 1 where the margins leave only one table; NaN for more than
+ * 2^40 trials. */
 double twin_stats_fisher(uint64_t a, uint64_t b, uint64_t c, uint64_t d, enum twin_side side);
 
 /* Are events clustered? P(R <= runs) where R is the number of runs (stretches of one kind) in a
@@ -321,9 +321,9 @@ int twin_stats_spearman(const double *x, const double *y, size_t n, size_t permu
 
 /* ---- first-divergence step over runs (survival.c) */
 
-/* Just after `time`: the share of runs that have not parted, Greenwood's standard error, log(-log)
- * interval. at_risk counts runs that were neither parted nor over before `time`. Error and interval
- * are NaN once survival is 0. */
+/* Just after `time`: the share of runs that have not diverged, Greenwood's standard error,
+ * log(-log) interval. at_risk counts runs that were neither diverged nor over before `time`. Error
+ * and interval are NaN once survival is 0. */
 struct twin_survival {
     double time;
     uint64_t at_risk, events;
@@ -331,13 +331,13 @@ struct twin_survival {
     struct twin_interval interval;
 };
 
-/* Kaplan and Meier (1958). Run i parted at time[i], or was clean up to there (!parted[i]:
+/* Kaplan and Meier (1958). Run i diverged at time[i], or was clean up to there (!parted[i]:
  * censored); times are finite and >= 0, steps or seconds. points[n] is the caller's; *count of them
- * are filled, one per time at which a run parted, ascending. */
+ * are filled, one per time at which a run diverged, ascending. */
 int twin_stats_kaplan_meier(const double *time, const bool *parted, size_t n, double confidence,
                             struct twin_survival *points, size_t *count);
 
-/* The first time by which a share p of runs has parted, 0 < p < 1 (.5: the median); infinite when
+/* The first time by which a share p of runs has diverged, 0 < p < 1 (.5: the median); infinite when
  * fewer ever do. */
 double twin_stats_survival_quantile(const struct twin_survival *points, size_t count, double p);
 
@@ -346,8 +346,8 @@ struct twin_log_rank {
     double observed, expected, chi2, p;
 };
 
-/* Log-rank test (Mantel 1966) that both arms part equally fast, one degree of freedom. chi2 and p
- * are NaN when nothing parted while both arms were at risk. */
+/* Log-rank test (Mantel 1966) that both arms diverge equally fast, one degree of freedom. chi2 and
+ * p are NaN when nothing diverged while both arms were at risk. */
 int twin_stats_log_rank(const double *time_a, const bool *parted_a, size_t na, const double *time_b,
                         const bool *parted_b, size_t nb, struct twin_log_rank *out);
 #endif
