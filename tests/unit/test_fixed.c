@@ -339,7 +339,8 @@ static void fill_edge(struct reduction *r, int high, int low, uint64_t *seed)
         for (int64_t i = 0; i < r->n; i++) {
             const uint64_t any = random_bits(seed);
             const uint64_t field = (uint64_t)(any % 4 ? any % 8 < 5 ? high : low
-                                                      : low + (int)(any >> 8) % (high - low + 1));
+                                                      : low + (int)((any >> 8) % 4096) %
+                                                                  (high - low + 1));
             uint64_t bits = field << s.fraction | (any % 3 ? ones : any % 2) |
                             (any >> 40) % 2 * minus;
             if (i % 7 == 1) /* zeros of either sign, alone or beside others */
@@ -391,6 +392,8 @@ static void test_edge_of_f64(void **state)
             r.n = 1 + (int64_t)(random_bits(&seed) % 140);
             r.block = random_bits(&seed) % 2 ? 1024 : 48;
             r.count = counts[random_bits(&seed) % 7];
+            if (round % 5 == 1)
+                r.count = round % 2 ? 4 : 8;
             r.total = totals[random_bits(&seed) % 6];
             r.total = r.total && round % 3 == 0 ? r.total : r.count;
             r.divisor = round % 4 == 0 ? r.total : (int64_t)1 << random_bits(&seed) % 32;
@@ -411,6 +414,11 @@ static void test_edge_of_f64(void **state)
             int low = (int)(random_bits(&seed) % (uint64_t)(most - apart + 1));
             low = round % 5 == 1 ? (int)(random_bits(&seed) % 2) : low; /* subnormals */
             low = round % 5 == 2 || low + apart > most ? most - apart : low;
+            if (round % 5 == 1 &&
+                in_f64 + 2 + round / 5 % 3 <= most) { /* at, and behind, the edge */
+                low = 1;
+                apart = in_f64 + round / 5 % 3;
+            }
             fill_edge(&r, low + apart, low, &seed);
             if (round % 8 == 7)
                 put_special(&r, &seed);
