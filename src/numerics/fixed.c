@@ -450,20 +450,30 @@ int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64
 
 /* ---- all contributions in one place */
 
-/* The field of a block: that of finite elements alone when there are others, too. */
-static uint32_t field_of_block(const struct tw_fixed_set *set, const struct job *j,
-                               const void *const *x, int64_t count, int64_t first, int64_t length,
-                               bool *special)
+/* The fields of a block over all contributions. f64 has no smallest one: 0, the widest. */
+static struct tw_fixed_extent extent_of_block(const struct tw_fixed_set *set, const struct job *j,
+                                              const void *const *x, int64_t count, int64_t first,
+                                              int64_t length)
+{
+    struct tw_fixed_extent all = {0, j->kind == TW_F64 ? 0 : UINT32_MAX};
+    for (int64_t c = 0; c < count; c++) {
+        const char *from = number_at(j, x[c], first);
+        struct tw_fixed_extent e = {0, 0};
+        if (j->kind == TW_F64)
+            e.largest = set->exponent[j->kind](from, (size_t)length);
+        else
+            e = set->extent[j->kind](from, (size_t)length);
+        all.largest = e.largest > all.largest ? e.largest : all.largest;
+        all.smallest = e.smallest < all.smallest ? e.smallest : all.smallest;
+    }
+    return all;
+}
+
+/* The largest field of the finite elements of a block that has others, too. */
+static uint32_t finite_field(const struct job *j, const void *const *x, int64_t count,
+                             int64_t first, int64_t length)
 {
     uint32_t field = 0;
-    for (int64_t c = 0; c < count; c++) {
-        const uint32_t f = set->exponent[j->kind](number_at(j, x[c], first), (size_t)length);
-        field = f > field ? f : field;
-    }
-    *special = field == j->special;
-    if (!*special)
-        return field;
-    field = 0;
     for (int64_t c = 0; c < count; c++)
         for (int64_t i = 0; i < length; i++) {
             const uint32_t f = field_of(j, element_bits(j, x[c], first + i));
@@ -472,15 +482,56 @@ static uint32_t field_of_block(const struct tw_fixed_set *set, const struct job 
     return field;
 }
 
-/* A block of all contributions: exponent, integers and rounding in one go, a chunk at a time on the
- * stack. */
+static int ceil_log2(int64_t v) /* 0 for less than 2 */
+{
+    return v < 2 ? 0 : 64 - __builtin_clzll((uint64_t)v - 1);
+}
+
+/*
+ * Whether sums of a block in f64, in any order, have the bits that sums of integers have.
+ *
+ * Let F be the bits of the type's fraction, and `low` and `high` the exponents of the smallest
+ * element that is not zero and of the largest (fields, those of subnormals being 1, less the bias).
+ * Every element is a whole multiple of u = 2^(low - F), and smaller than 2^(high + 1).
+ *
+ * - Any partial sum of `count` elements is a multiple of u and smaller than
+ *   2^(high + 1 + ceil(log2 count)). If that is at most 2^53 u, f64 holds each of them exactly:
+ *   high - low <= 52 - F - ceil(log2 count). u is at least 2^-149, far above what f64 can hold.
+ * - Integers count units of 2^(high + 1 - B). If u is a multiple of that, no element is rounded on
+ *   its way to an integer: high - low <= B - 1 - F. Both sums are then the exact one.
+ *
+ * A divisor that is a power of two leaves an f64 exact (2^-149 / 2^31 is a normal one), so that
+ * both round the same number once. For f64 there is no wider type.
+ */
+static bool narrow(const struct job *j, struct tw_fixed_extent e, int64_t count, int bits,
+                   int64_t divisor)
+{
+    if (j->kind == TW_F64 || e.largest == j->special || (divisor & (divisor - 1)))
+        return false;
+    const int fraction = tw_float_formats[j->kind].fraction;
+    const int exact = 52 - fraction - ceil_log2(count), whole = bits - 1 - fraction;
+    const int high = e.largest ? (int)e.largest : 1;
+    if (e.smallest > j->special) /* zeros alone */
+        return true;
+    const int low = e.smallest ? (int)e.smallest : 1;
+    return high - low <= exact && high - low <= whole;
+}
+
+/* A block of all contributions: in f64 where that is exact, else exponent, integers and rounding in
+ * one go, a chunk at a time on the stack. */
 static void sum_block(const struct tw_fixed_set *set, const struct job *j, const void *const *x,
                       int64_t count, int64_t first, int64_t total, int64_t divisor, char *out)
 {
     const int64_t length = block_length(j, first / j->block);
     const int bits = twin_fixed_bits(total);
-    bool special;
-    const uint32_t field = field_of_block(set, j, x, count, first, length, &special);
+    const struct tw_fixed_extent extent = extent_of_block(set, j, x, count, first, length);
+    if (narrow(j, extent, count, bits, divisor)) {
+        set->sum[j->kind](x, (size_t)count, (size_t)first, (size_t)length, 1 / (double)divisor,
+                          out + (size_t)first * j->size);
+        return;
+    }
+    const bool special = extent.largest == j->special;
+    const uint32_t field = special ? finite_field(j, x, count, first, length) : extent.largest;
     const struct tw_fixed_unit u = unit_of(j->kind, field, bits);
     int64_t sum[TW_FIXED_CHUNK];
     uint8_t marks[TW_FIXED_CHUNK]; /* known before anything is stored: out may be one of x */

@@ -26,6 +26,12 @@ struct tw_fixed_unit {
     int shift;
 };
 
+/* The exponent fields of a block's largest element and of its smallest one that is not zero; where
+ * all are zero the smallest is larger than any field. */
+struct tw_fixed_extent {
+    uint32_t largest, smallest;
+};
+
 /* How integers become numbers: v = (sum / divisor) * scale. */
 struct tw_fixed_way {
     double divisor, scale;
@@ -35,6 +41,13 @@ struct tw_fixed_way {
 struct tw_fixed_set {
     const char *name;
     uint32_t (*exponent[TW_KINDS])(const void *x, size_t n); /* the largest exponent field */
+    struct tw_fixed_extent (*extent[TW_KINDS])(const void *x, size_t n); /* not for f64 */
+    /*
+     * Elements first to first + n of all contributions, added up in f64 and rounded once after a
+     * multiplication by a power of two; not for f64. Only for blocks where no addition rounds.
+     */
+    void (*sum[TW_KINDS])(const void *const *x, size_t count, size_t first, size_t n, double scale,
+                          void *out);
     void (*add[TW_KINDS])(const void *x, size_t n, const struct tw_fixed_unit *u, int64_t *sum);
     /* divisor 1 */
     void (*round[TW_KINDS])(const int64_t *sum, size_t n, struct tw_fixed_way w, void *out);

@@ -85,6 +85,27 @@ EXPONENT(bf16, uint16_t, 0x7FFF, 7)
 EXPONENT(f32, uint32_t, 0x7FFFFFFF, 23)
 EXPONENT(f64, int64_t, 0x7FFFFFFFFFFFFFFF, 52) /* signed: there is a comparison for it */
 
+/* ---- the largest and the smallest one. One less than a magnitude makes zero the largest number of
+ * all, which leaves it out. */
+#define EXTENT(name, type, magnitude, fraction)                                    \
+    static struct tw_fixed_extent extent_##name(const void *p, size_t n)           \
+    {                                                                              \
+        type most = 0, least = (type) - 1;                                         \
+        for (size_t i = 0; i < n; i++) {                                           \
+            type v;                                                                \
+            memcpy(&v, (const char *)p + i * sizeof v, sizeof v);                  \
+            v &= magnitude;                                                        \
+            most = v > most ? v : most;                                            \
+            v = (type)(v - 1);                                                     \
+            least = v < least ? v : least;                                         \
+        }                                                                          \
+        return (struct tw_fixed_extent){(uint32_t)(most >> fraction),              \
+                                        (uint32_t)((U64(least) + 1) >> fraction)}; \
+    }
+EXTENT(f16, uint16_t, 0x7FFF, 10)
+EXTENT(bf16, uint16_t, 0x7FFF, 7)
+EXTENT(f32, uint32_t, 0x7FFFFFFF, 23)
+
 /* ---- to integer */
 #define ADD(name)                                                                           \
     static void add_##name(const void *p, size_t n, const struct tw_fixed_unit *unit,       \
@@ -210,12 +231,62 @@ DIVIDE(f32, 23, 0x1p-126)
 DIVIDE(f16, 10, 0x1p-14)
 DIVIDE(bf16, 7, 0x1p-126)
 
+/* ---- sums in f64 that no addition rounds. They begin at +0, so that a sum of zeros, and one that
+ * cancels, is +0, as that of integers is. All of a chunk is read before any of it is written: out
+ * may be one of the contributions. */
+/* add_one is a call: three of them unrolled, the last was left without vectors by gcc 12. */
+#define AT_A_TIME 512
+#define SUM(name, size)                                                                            \
+    __attribute__((noinline)) static void add_one_##name(const char *x, size_t n,                  \
+                                                         double *restrict sum)                     \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            sum[i] += load_##name(x, i);                                                           \
+    }                                                                                              \
+    static void add_four_##name(const char *const x[4], size_t n, double *restrict sum)            \
+    {                                                                                              \
+        const char *const a = x[0], *const b = x[1], *const c = x[2], *const d = x[3];             \
+        for (size_t i = 0; i < n; i++)                                                             \
+            sum[i] += (load_##name(a, i) + load_##name(b, i)) +                                    \
+                      (load_##name(c, i) + load_##name(d, i));                                     \
+    }                                                                                              \
+    static void round_to_##name(const double *restrict sum, size_t n, double scale,                \
+                                char *restrict out)                                                \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            store_##name(out, i, sum[i] * scale);                                                  \
+    }                                                                                              \
+    static void sum_##name(const void *const *x, size_t count, size_t first, size_t n,             \
+                           double scale, void *out)                                                \
+    {                                                                                              \
+        double sum[AT_A_TIME];                                                                     \
+        for (size_t i = 0; i < n; i += AT_A_TIME) {                                                \
+            const size_t m = n - i < AT_A_TIME ? n - i : AT_A_TIME, at = size * (first + i);       \
+            size_t c = 0;                                                                          \
+            memset(sum, 0, m * sizeof *sum);                                                       \
+            for (; c + 4 <= count; c += 4) {                                                       \
+                const char *const four[4] = {(const char *)x[c] + at, (const char *)x[c + 1] + at, \
+                                             (const char *)x[c + 2] + at,                          \
+                                             (const char *)x[c + 3] + at};                         \
+                add_four_##name(four, m, sum);                                                     \
+            }                                                                                      \
+            for (; c < count; c++)                                                                 \
+                add_one_##name((const char *)x[c] + at, m, sum);                                   \
+            round_to_##name(sum, m, scale, (char *)out + size * i);                                \
+        }                                                                                          \
+    }
+SUM(f16, 2)
+SUM(bf16, 2)
+SUM(f32, 4)
+
 const struct tw_fixed_set TW_FIXED_SET = {
     TW_FIXED_NAME,
     {[TW_F16] = exponent_f16,
      [TW_BF16] = exponent_bf16,
      [TW_F32] = exponent_f32,
      [TW_F64] = exponent_f64},
+    {[TW_F16] = extent_f16, [TW_BF16] = extent_bf16, [TW_F32] = extent_f32},
+    {[TW_F16] = sum_f16, [TW_BF16] = sum_bf16, [TW_F32] = sum_f32},
     {[TW_F16] = add_f16, [TW_BF16] = add_bf16, [TW_F32] = add_f32, [TW_F64] = add_f64},
     {[TW_F16] = round_f16, [TW_BF16] = round_bf16, [TW_F32] = round_f32, [TW_F64] = round_f64},
     {[TW_F16] = divide_f16, [TW_BF16] = divide_bf16, [TW_F32] = divide_f32},

@@ -305,6 +305,141 @@ static void test_against_mpfr(void **state)
     tw_fixed_use(NULL);
 }
 
+/* Contribution c of a column whose sum lies beside the middle of two results, by the smallest
+ * number that there is: losing its one bit shows. */
+static uint64_t beside_tie(const struct reduction *r, int64_t c, int high)
+{
+    const int fraction = shape_of(r->dtype).fraction;
+    const int64_t ones = ((int64_t)1 << fraction) - 1;
+    int64_t last_place = 1; /* of a sum of so many, in those of the elements */
+    while (last_place < r->count)
+        last_place *= 2;
+    if (c + 1 == r->count)
+        return 1;
+    if (c + 2 < r->count)
+        return (uint64_t)high << fraction | (uint64_t)ones;
+    /* the others lack one each to a power of two; all together lack half a last place */
+    int64_t lack = (last_place / 2 - (r->count - 2)) % last_place;
+    lack = lack <= 0 ? lack + last_place : lack;
+    return (uint64_t)high << fraction | (uint64_t)(ones + 1 - lack);
+}
+
+/* Sums that f64 holds exactly are made in f64, others of integers: blocks whose smallest element
+ * lies at the edge between both, one binade before it and one behind, and far from it. Elements
+ * have all bits of the type set or only the first and the last one, so that one bit lost is seen;
+ * columns cancel, tie between two results, or hold nothing but zeros of either sign; at the lower
+ * end of the type there are subnormals, at the upper end sums overflow. */
+static void fill_edge(struct reduction *r, int high, int low, uint64_t *seed)
+{
+    const struct shape s = shape_of(r->dtype);
+    const uint64_t ones = ((uint64_t)1 << s.fraction) - 1;
+    const uint64_t minus = (uint64_t)1 << (s.fraction + s.exponent);
+    for (int64_t c = 0; c < r->count; c++) {
+        r->x[c] = r->memory[c] + random_bits(seed) % 64;
+        for (int64_t i = 0; i < r->n; i++) {
+            const uint64_t any = random_bits(seed);
+            const uint64_t field = (uint64_t)(any % 4 ? any % 8 < 5 ? high : low
+                                                      : low + (int)((any >> 8) % 4096) %
+                                                                  (high - low + 1));
+            uint64_t bits = field << s.fraction | (any % 3 ? ones : any % 2) |
+                            (any >> 40) % 2 * minus;
+            if (i % 7 == 1) /* zeros of either sign, alone or beside others */
+                bits = i % 2 ? bits & minus : any % 2 ? bits : bits & minus;
+            if (i % 7 == 2) /* half of a last place of the largest, or nearly: ties */
+                bits =
+                    (uint64_t)(c ? high - s.fraction - 1 > low ? high - s.fraction - 1 : low : high)
+                        << s.fraction |
+                    (c ? 0 : any % 2);
+            if (i % 7 == 3 && c % 2) { /* what the contribution before has, less all of it */
+                bits = element(r->x[c - 1], (size_t)i, r->size) ^ minus;
+                if (any % 16 == 0)
+                    bits ^= 1;
+            }
+            if (i % 7 == 4 && low < 2 &&
+                r->count > 1) /* a tie, but for the smallest number there is */
+                bits = beside_tie(r, c, high) | any % 2 * minus * (c + 1 == r->count);
+            memcpy(r->x[c] + (size_t)i * r->size, &bits, r->size);
+        }
+    }
+}
+
+static void put_special(struct reduction *r, uint64_t *seed)
+{
+    const struct shape s = shape_of(r->dtype);
+    const uint64_t infinity = (((uint64_t)1 << s.exponent) - 1) << s.fraction;
+    const uint64_t any = random_bits(seed);
+    const uint64_t bits = infinity | any % 3 / 2 | (any >> 8) % 2 << (s.fraction + s.exponent);
+    memcpy(r->x[(any >> 16) % (uint64_t)r->count] + (any >> 32) % (uint64_t)r->n * r->size, &bits,
+           r->size);
+}
+
+static void test_edge_of_f64(void **state)
+{
+    (void)state;
+    static struct reduction r;
+    static double expected[LONGEST];
+    static char out[8 * LONGEST + 8];
+    static const int counts[] = {1, 2, 3, 4, 7, 8, 9};
+    static const int64_t totals[] = {0, 1000, 1 << 17, 1 << 22, 1 << 23, TWIN_FIXED_MAX_TOTAL};
+    uint64_t seed = 11;
+    for (size_t t = 1; t < DTYPES; t++)
+        for (int round = 0; round < (FULL ? 40000 : 1000); round++) {
+            const struct shape s = shape_of(dtypes[t]);
+            const int most = (1 << s.exponent) - 2;
+            r.dtype = dtypes[t];
+            r.size = twin_dtype_size(r.dtype);
+            r.how = HOWS; /* none of those of fill */
+            r.n = 1 + (int64_t)(random_bits(&seed) % 140);
+            r.block = random_bits(&seed) % 2 ? 1024 : 48;
+            r.count = counts[random_bits(&seed) % 7];
+            if (round % 5 == 1)
+                r.count = round % 2 ? 4 : 8;
+            r.total = totals[random_bits(&seed) % 6];
+            r.total = r.total && round % 3 == 0 ? r.total : r.count;
+            r.divisor = round % 4 == 0 ? r.total : (int64_t)1 << random_bits(&seed) % 32;
+            if (round % 5 == 1) { /* for sums beside a tie, below */
+                r.total = r.count;
+                r.divisor = 1;
+            }
+            /* where f64 ends, or the integers' unit */
+            int bits = 62, log2 = 0;
+            for (int64_t k = 1; k < r.total; k *= 2)
+                bits--;
+            for (int64_t k = 1; k < r.count; k *= 2)
+                log2++;
+            const int in_f64 = 52 - s.fraction - log2, in_units = bits - 1 - s.fraction;
+            int apart = (in_f64 < in_units ? in_f64 : in_units) + (int)(random_bits(&seed) % 5) - 2;
+            apart = random_bits(&seed) % 8 ? apart : (int)(random_bits(&seed) % 60);
+            apart = apart < 0 ? 0 : apart > most ? most : apart;
+            int low = (int)(random_bits(&seed) % (uint64_t)(most - apart + 1));
+            low = round % 5 == 1 ? (int)(random_bits(&seed) % 2) : low; /* subnormals */
+            low = round % 5 == 2 || low + apart > most ? most - apart : low;
+            if (round % 5 == 1 &&
+                in_f64 + 2 + round / 5 % 3 <= most) { /* at, and behind, the edge */
+                low = 1;
+                apart = in_f64 + round / 5 % 3;
+            }
+            fill_edge(&r, low + apart, low, &seed);
+            if (round % 8 == 7)
+                put_special(&r, &seed);
+            for (int64_t i = 0; i < r.n; i++) {
+                double error, bound;
+                expected[i] = expect(&r, i, block_top(&r, i), &error, &bound);
+            }
+            const char *set;
+            for (size_t k = 0; (set = use_fixed(k)); k++) {
+                memset(out, 0x5A, sizeof out);
+                assert_int_equal(twin_fixed_sum(r.dtype, (const void *const *)r.x, r.count, r.n,
+                                                r.block, r.total, r.divisor, out, NULL),
+                                 0);
+                compare(&r, set, "at once, at the edge of f64", out, expected);
+                assert_int_equal(out[(size_t)r.n * r.size], 0x5A);
+                shuffle((char *)r.x, (size_t)r.count, sizeof *r.x, &seed);
+            }
+        }
+    tw_fixed_use(NULL);
+}
+
 static void mpfr_quotient(double *out, int64_t sum, int64_t divisor, int exponent,
                           enum twin_dtype dtype)
 {
@@ -580,6 +715,7 @@ int main(void)
         cmocka_unit_test(test_element_reference),
         cmocka_unit_test(test_correctly_rounded),
         cmocka_unit_test(test_against_mpfr),
+        cmocka_unit_test(test_edge_of_f64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
