@@ -35,7 +35,7 @@ static const struct tw_mpi_abi abis[] = {
 };
 enum { OPEN_MPI, MPICH, ABIS };
 
-static const struct tw_mpi_abi *_Atomic in_use;
+const struct tw_mpi_abi *_Atomic tw_mpi_in_use;
 static void *_Atomic library; /* of MPI, as dlopen gave it */
 
 /* Predefined handles: in MPICH a number, in Open MPI the address of a symbol. */
@@ -158,16 +158,14 @@ static void find_handles(bool numbers)
     self_comm = numbers ? (void *)(uintptr_t)0x44000001 : symbol("ompi_mpi_comm_self");
 }
 
-const struct tw_mpi_abi *tw_mpi_abi(void)
+const struct tw_mpi_abi *tw_mpi_find_abi(void)
 {
-    const struct tw_mpi_abi *a = atomic_load_explicit(&in_use, memory_order_acquire);
-    if (__builtin_expect(a != NULL, 1))
-        return a;
+    const struct tw_mpi_abi *a = NULL;
     int before = errno;
     dl_iterate_phdr(look_into, &a);
     if (a) {
         find_handles(a == &abis[MPICH]);
-        atomic_store_explicit(&in_use, a, memory_order_release);
+        atomic_store_explicit(&tw_mpi_in_use, a, memory_order_release);
     }
     errno = before;
     return a;
@@ -177,12 +175,6 @@ const struct tw_mpi_abi *tw_mpi_abis(size_t *n)
 {
     *n = ABIS;
     return abis;
-}
-
-uint64_t tw_mpi_id(tw_mpi_handle h)
-{
-    const struct tw_mpi_abi *a = tw_mpi_abi();
-    return a && a->handle_bytes == sizeof(int) ? (uint32_t)(uintptr_t)h : (uintptr_t)h;
 }
 
 tw_mpi_handle tw_mpi_at(const void *array, size_t i)

@@ -8,6 +8,7 @@
  * means nothing in MPICH, which passes an int. Constants are those of struct tw_mpi_abi, held
  * against both headers by tests/agents/mpi_abi.c.
  */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,12 +31,22 @@ struct tw_mpi_abi {
 enum { TW_MPI_UNDEFINED = -32766, TW_MPI_STATUS_MOST = 64 };
 
 /* The one in use; NULL: not known (yet). */
-const struct tw_mpi_abi *tw_mpi_abi(void);
+extern const struct tw_mpi_abi *_Atomic tw_mpi_in_use;
+const struct tw_mpi_abi *tw_mpi_find_abi(void);
+static inline const struct tw_mpi_abi *tw_mpi_abi(void)
+{
+    const struct tw_mpi_abi *a = atomic_load_explicit(&tw_mpi_in_use, memory_order_acquire);
+    return __builtin_expect(a != NULL, 1) ? a : tw_mpi_find_abi();
+}
 /* All that are known, `*n` of them: for the test. */
 const struct tw_mpi_abi *tw_mpi_abis(size_t *n);
 
 /* A handle as a number that is equal for equal handles. */
-uint64_t tw_mpi_id(tw_mpi_handle h);
+static inline uint64_t tw_mpi_id(tw_mpi_handle h)
+{
+    const struct tw_mpi_abi *a = tw_mpi_abi();
+    return a && a->handle_bytes == sizeof(int) ? (uint32_t)(uintptr_t)h : (uintptr_t)h;
+}
 /* The i-th handle of an array of the program's; which ones a predefined name stands for. */
 tw_mpi_handle tw_mpi_at(const void *array, size_t i);
 bool tw_mpi_is_world(tw_mpi_handle comm);

@@ -13,8 +13,10 @@ static struct tw_mpi_call message(const char *function, tw_mpi_handle comm, int 
 static struct tw_mpi_data contents(const void *buffer, int64_t n, tw_mpi_handle type,
                                    tw_mpi_handle comm)
 {
-    return (struct tw_mpi_data){
-        .buffer = buffer, .count = n, .type = tw_mpi_type(type), .comm = comm};
+    struct tw_mpi_data d = {.buffer = buffer, .count = n, .comm = comm};
+    if (tw_mpi_contents())
+        d.type = tw_mpi_type(type);
+    return d;
 }
 
 /* What the program asked for, where that leaves the order of messages open. */

@@ -23,9 +23,13 @@ struct watched {
 static bool begin(struct watched *w, int n, const void *requests, void *statuses)
 {
     int before = errno;
-    *w = (struct watched){.n = n, .handle = w->few, .own = w->few_statuses, .status = statuses};
     if (n <= 0 || !tw_mpi_any_pending())
         return false;
+    /* not cleared: the arrays are large, and filled before they are read */
+    w->n = n;
+    w->handle = w->few;
+    w->own = w->few_statuses;
+    w->status = statuses;
     if (n > FEW) {
         w->handle = tw_malloc((size_t)n * sizeof *w->handle);
         w->own = tw_malloc((size_t)n * TW_MPI_STATUS_MOST);

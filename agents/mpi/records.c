@@ -31,12 +31,16 @@
 #pragma weak tw_agent_records
 #pragma weak tw_agent_digests
 #pragma weak tw_agent_bytes
+#pragma weak tw_agent_sketch_every
 #pragma weak tw_agent_step
 #pragma weak tw_agent_step_end
 #pragma weak tw_agent_note
 #pragma weak tw_agent_can_read
 
-enum { TAGS_NAMED = 1024, CACHE = 4096, WITH_STATISTICS = 256 << 10, PARTS_MOST = 65536 };
+enum { TAGS_NAMED = 1024, CACHE = 4096, PARTS_MOST = 65536 };
+/* Statistics take several times as long as a digest: contents of more bytes get them only in steps
+ * that have sketches, and of more than the second never. */
+enum { STATISTICS_ALWAYS = 4 << 10, STATISTICS_MOST = 256 << 10 };
 
 static __thread int inside __attribute__((tls_model("initial-exec")));
 static _Atomic int known_as; /* 0: not yet looked at; 1: told who we are */
@@ -123,8 +127,8 @@ static uint64_t key_of(int kind, const struct tw_mpi_call *call, int dtype, int6
     uint64_t h = tw_mix64((uintptr_t)call->function ^ call->comm->serial << 48);
     h = tw_mix64(h ^ ((uint64_t)(uint32_t)call->peer << 32 | (uint32_t)tag));
     h = tw_mix64(h ^ ((uint64_t)count << 16 | (uint64_t)dtype << 8 | (uint64_t)kind));
-    if (call->detail)
-        h = tw_mix64(h ^ tw_hash_bytes(call->detail, strlen(call->detail), 0).a);
+    for (const char *s = call->detail; s && *s; s++) /* a few letters */
+        h = h * 31 + (unsigned char)*s;
     return h | 1;
 }
 
@@ -173,6 +177,14 @@ static bool readable(const void *data, int64_t bytes)
            (tw_agent_can_read && tw_agent_can_read(data, (size_t)bytes));
 }
 
+static bool wants_statistics(const struct tw_mpi_piece *p, int64_t bytes)
+{
+    const uint32_t every = tw_agent_sketch_every();
+    if (p->dtype == TWIN_BYTES || bytes > STATISTICS_MOST)
+        return false;
+    return bytes <= STATISTICS_ALWAYS || (every && tw_agent_step() % every == 0);
+}
+
 static struct tw_agent_item item_of(const struct tw_mpi_piece *p, bool seen)
 {
     const int64_t bytes = p->count * (int64_t)twin_dtype_size(p->dtype);
@@ -180,7 +192,7 @@ static struct tw_agent_item item_of(const struct tw_mpi_piece *p, bool seen)
         .data = p->data, .count = (uint64_t)p->count, .dtype = (uint16_t)p->dtype, .ndim = 1};
     if (!seen || !readable(p->data, bytes))
         item.flags = (uint32_t)TWIN_REC_UNOBSERVED << 8;
-    else if (p->dtype != TWIN_BYTES && bytes <= WITH_STATISTICS)
+    else if (wants_statistics(p, bytes))
         item.flags = TW_ITEM_STATS | TW_ITEM_SKETCH;
     return item;
 }

@@ -413,6 +413,9 @@ void tw_mpi_judge(struct tw_cmp *c, const struct tw_scan *scans, size_t n,
 /* Notes which call of the run it is, and whether messages had come in another order before. */
 void tw_mpi_tell(struct tw_cmp *c, const struct tw_scan *best);
 
+/* ---- waiting.c: notes of a run that failed or was ended who waited in which collective of MPI */
+void tw_waiting(struct tw_cmp *c, const struct tw_side *side);
+
 /* ---- streams.c: are all records of every thread and scope equal, and in the same order, from
  * beginning to end, however they were cut into steps? DIFFER also when only one thread recorded, or
  * records are missing. UNKNOWN: equal, as far as can be told without knowing in which order several

@@ -21,6 +21,37 @@ from mutant_tools import Copy, save  # noqa: E402
 from traces import Edited  # noqa: E402
 from twinrun.trace import Trace  # noqa: E402
 
+FORTRAN = """
+program job
+  use %s
+  integer code, rank
+  real x(64), y(64)
+  call MPI_Init(code)
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank, code)
+  x = rank + 0.5
+  call MPI_Allreduce(x, y, 64, MPI_REAL, MPI_SUM, MPI_COMM_WORLD, code)
+  call MPI_Allreduce(MPI_IN_PLACE, y, 64, MPI_REAL, MPI_MAX, MPI_COMM_WORLD, code)
+  if (rank == 0) print *, sum(y)
+  call MPI_Finalize(code)
+end program
+"""
+MPI4PY = """
+    from mpi4py import MPI
+    import numpy as np
+
+    world = MPI.COMM_WORLD
+    x = np.arange(8, dtype="f4") * world.rank
+    y = np.empty_like(x)
+    for step in range(3):
+        world.Allreduce(x, y)
+        if world.rank:
+            world.send({"rank": world.rank, "step": step}, dest=0)
+        else:
+            all = [world.recv(source=MPI.ANY_SOURCE) for _ in range(1, world.size)]
+        world.bcast({"step": step}, root=0)
+    if world.rank == 0:
+        print(y.sum())
+"""
 ROOTED = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 MODES = ["collectives", "ring", "counting", "waiting", "groups", "one-sided", "errors"]
 
@@ -198,6 +229,50 @@ def test_threads_side_by_side(build, twinrun):
     done = twinrun(
         "check", "--json", "--runs", "2", "--", *job(build, "openmpi", "threads", 2), env=ROOTED
     )
+    assert done.json["outcome"] == "same", done
+
+
+def test_who_had_not_come_is_named(build, kind, twinrun):
+    command = job(build, kind, "hangs")
+    done = twinrun("check", "--json", "--max-time", "3", "--", *command, env=ROOTED)
+    told = [n for n in done.json["notes"] if "waited in call" in n]
+    assert len(told) == 1, done
+    assert "ranks 0, 2 waited in call 4 of MPI_Allreduce on MPI_COMM_WORLD" in told[0]
+    assert "no record of rank 1 shows that call" in told[0], told
+
+
+def test_a_rank_that_dies_fails_the_run(build, kind, twinrun):
+    done = twinrun("check", "--json", "--runs", "2", "--", *job(build, kind, "dies"), env=ROOTED)
+    assert done.rc == 2 and done.json["outcome"] == "error", done
+
+
+@pytest.mark.parametrize("language", ["mpi", "mpi_f08"])
+def test_fortran(kind, language, recorded, work):
+    """Its wrappers call PMPI_X."""
+    compiler = shutil.which(f"mpif90.{kind}")
+    if not compiler:
+        pytest.skip("no Fortran")
+    (work / "job.f90").write_text(FORTRAN % language)
+    built = subprocess.run(
+        [compiler, "-w", "-fallow-argument-mismatch", "-o", "job", "job.f90"], cwd=work
+    )
+    assert built.returncode == 0
+    over = ["--oversubscribe"] if kind == "openmpi" else []
+    found = traces(recorded([f"mpirun.{kind}", *over, "-n", "2", "./job"]))
+    for t in found.values():
+        assert Counter(keys(t)) == {
+            ("in", "MPI_Allreduce", "MPI_COMM_WORLD"): 2,
+            ("out", "MPI_Allreduce", "MPI_COMM_WORLD"): 2,
+        }
+
+
+def test_mpi4py(twinrun, script):
+    python = "/usr/bin/python3"
+    if subprocess.run([python, "-c", "import mpi4py, numpy"], capture_output=True).returncode:
+        pytest.skip("no mpi4py")
+    path = script("job.py", MPI4PY)
+    command = ["mpirun.openmpi", "--oversubscribe", "-n", "3", python, path]
+    done = twinrun("check", "--json", "--runs", "2", "--", *command, env=ROOTED)
     assert done.json["outcome"] == "same", done
 
 
