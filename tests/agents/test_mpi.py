@@ -17,6 +17,8 @@ from conftest import ROOT, clean_environment, shell
 
 sys.path.insert(0, str(ROOT / "tests" / "truth"))
 sys.path.insert(0, str(ROOT / "python"))
+sys.path.insert(0, str(ROOT / "ghosts"))
+import suite  # noqa: E402
 from mutant_tools import Copy, save  # noqa: E402
 from traces import Edited  # noqa: E402
 from twinrun.trace import Trace  # noqa: E402
@@ -279,6 +281,43 @@ def test_mpi4py(twinrun, script):
 def test_it_can_be_left_out(build, kind, recorded):
     run = recorded(job(build, kind, "ring"), env={"TWINRUN_MPI": "off"})
     assert traces(run) == {}
+
+
+# ---- ghosts: what check says of each and of its deterministic twin (isolate: ghosts/run)
+
+GHOST = {
+    "mpi-any-source": (0, "MPI_Bcast", "in", "unknown"),
+    "mpi-algorithm": (0, "MPI_Allreduce", "out", "origin"),
+    "mpi-bit-flip": (2, "MPI_Allreduce", "in", "unknown"),
+    "mpi-whole-numbers": None,
+}
+
+
+def staged(name, variant, folder):
+    truth = suite.truths()[name]
+    if suite.missing(truth):
+        pytest.skip(f"no {suite.missing(truth)}")
+    folder.mkdir()
+    return suite.Staged(name, truth, variant, str(folder))
+
+
+@pytest.mark.parametrize("name", GHOST)
+def test_ghosts(name, twinrun, tmp_path):
+    ghost = staged(name, "job", tmp_path / "ghost")
+    done = twinrun("check", "--json", *ghost.command(), env=ghost.env)
+    if GHOST[name] is None:
+        assert done.json["outcome"] == "same", done
+        return
+    first = done.json["first"]
+    assert done.rc == 1, done
+    assert (first["rank"], first["name"], first["kind"], first["role"]) == GHOST[name], first
+
+
+@pytest.mark.parametrize("name", [name for name in GHOST if GHOST[name]])
+def test_twins(name, twinrun, tmp_path):
+    ghost = staged(name, "twin", tmp_path / "ghost")
+    done = twinrun("check", "--json", *ghost.command(), env=ghost.env)
+    assert done.json["outcome"] == "same", done
 
 
 # ---- mutants: what must not pass for the same
