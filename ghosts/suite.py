@@ -20,6 +20,14 @@ ROOT = os.path.dirname(HERE)
 BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", os.path.join(ROOT, "build")))
 
 
+MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+
+
 class Trouble(Exception):
     """The suite itself is wrong, or something that it needs is missing."""
 
@@ -46,6 +54,13 @@ def is_torch(name):
         return re.search(r"^(import|from) torch\b", text.read(), re.M) is not None
 
 
+def missing(truth):
+    """Of what a ghost of MPI needs, the first program that is not installed; else None."""
+    mpi = truth.get("mpi")
+    needed = [f"mpicc.{mpi}", f"mpirun.{mpi}"] if mpi else []
+    return next((program for program in needed if not shutil.which(program)), None)
+
+
 def word(chance):
     return "".join(chance.choice("bdfgklmnprstv") + chance.choice("aeiou") for _ in range(3))
 
@@ -60,6 +75,10 @@ class Staged:
         self.chance = random.Random(f"{name} {seed}")
         self.redrawn = seed is not None
         self.env, self.sizes = dict(truth.get("env", {})), {}
+        if missing(truth):
+            raise Trouble(f"{name}: {missing(truth)} is not installed")
+        if truth.get("mpi"):  # more ranks than processors, also as root
+            self.env.update(MPI)
         self.program = os.path.join(folder, word(self.chance) if self.redrawn else "job") + (
             "" if is_c(name) else ".py"
         )
@@ -124,6 +143,11 @@ class Staged:
             self._compile()
 
     def _compile(self):
+        if self.truth.get("mpi"):  # it knows nothing of twinrun
+            compiler = [shutil.which(f"mpicc.{self.truth['mpi']}"), "-std=gnu17", "-O1", "-g"]
+            command = [*compiler, "-ffp-contract=off", self.program + ".c", "-o", self.program]
+            self._run_compiler([*command, "-lm"])
+            return
         library = os.path.join(BUILD, "agents")
         command = shlex.split(os.environ.get("CC", "cc")) + [
             "-std=gnu17",
@@ -141,6 +165,9 @@ class Staged:
             "-lm",
             "-Wl,-rpath," + library,
         ]
+        self._run_compiler(command)
+
+    def _run_compiler(self, command):
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise Trouble(f"{self.name}: {done.stderr[-2000:]}")
@@ -154,7 +181,13 @@ class Staged:
             for part in argv
         ]
         return [
-            part.format(python=python, torchrun=torchrun, job=self.program, here=self.folder)
+            part.format(
+                python=python,
+                torchrun=torchrun,
+                mpirun=f"mpirun.{self.truth.get('mpi')}",
+                job=self.program,
+                here=self.folder,
+            )
             for part in said
         ]
 

@@ -107,6 +107,8 @@ size_t tw_agent_masked(const char *text, size_t bytes, char *out, size_t room);
 /* tw_agent_quick_digest of n regions at once: regions[2i] is an address, regions[2i + 1] a size in
  * bytes, out[i] the digest. */
 void tw_agent_quick_digests(const uint64_t *regions, size_t n, uint64_t *out);
+/* 1 when all of this memory can be read by the CPU, else 0: a device's memory, or none. */
+int tw_agent_can_read(const void *data, size_t bytes);
 
 #pragma GCC visibility pop
 

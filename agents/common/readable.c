@@ -84,3 +84,10 @@ bool tw_agent_readable(const struct tw_agent_item *item, bool ends_only)
             return false;
     return true;
 }
+
+int tw_agent_can_read(const void *data, size_t bytes)
+{
+    int64_t n = bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes;
+    struct tw_agent_item item = {.data = data, .shape = &n, .dtype = TWIN_BYTES, .ndim = 1};
+    return tw_agent_readable(&item, true);
+}

@@ -441,6 +441,8 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
         c.oom |= !tw_facts_options(runs[i], runs[i ? 0 : 1], side[i].facts);
     for (size_t i = 0; rc == 0 && i < n; i++)
         tw_coverage_notes(&c, &side[i]);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        tw_waiting(&c, &side[i]);
     if (rc == 0 && n > 1)
         rc = tw_clock_experiment(&c, &side[0], err);
     if (rc == 0)

@@ -22,13 +22,15 @@
 #define INPUTS (BIT(TWIN_PHASE_DATA) | BIT(TWIN_PHASE_KERNEL))
 
 /* What one process recorded where it was compared, as bits of phases: inputs, results, and values
- * that the job records itself. */
+ * that the job records itself; and the number of records of MPI's messages with contents. */
 struct kinds {
     const struct tw_cmp *c;
     struct tw_proc *p;
     uint64_t first, end; /* steps that were compared: [first, end) */
     bool tail;           /* and what came after the last one */
     uint32_t inputs, results, values;
+    /* contents of messages over MPI */
+    uint64_t messages;
     size_t unread, ignored;
     /* of the ignored ones: those of steps that are equal as a whole */
     size_t out_of_equal;
@@ -67,6 +69,8 @@ static int look_at_record(void *user, const struct twin_trace_record *r)
         k->out_of_equal += scan->shares == 0 || scan->shared[k->next].step != r->step;
         return 0;
     }
+    k->messages += s->kind != TWIN_KIND_MATCH &&
+                   tw_is_mpi(s->phase, twin_trace_string(k->p->trace, s->name));
     if (s->kind == TWIN_KIND_VALUE)
         k->values |= BIT(s->phase);
     else if (BIT(s->phase) & RESULTS && s->kind != TWIN_KIND_HYPER)
@@ -221,6 +225,16 @@ static bool has_no_hole(const struct tw_scan *s, const struct kinds *k)
            seen->every_step & RESULTS & (k->results | k->values);
 }
 
+/*
+ * Is this a program that shows nothing of its own, and is seen at its messages? Those are all that
+ * there is to compare then: its steps are cut at collectives, and one between two barriers is
+ * empty.
+ */
+static bool only_messages(const struct kinds *k)
+{
+    return k->messages > 0 && !k->inputs && !k->results && !k->values;
+}
+
 /* A process that has steps. Adds up the records that were compared. */
 static void cover_steps(struct tw_cmp *c, struct tw_scan *s, const struct kinds *k)
 {
@@ -234,6 +248,8 @@ static void cover_steps(struct tw_cmp *c, struct tw_scan *s, const struct kinds 
         return;
     struct holes h = find_holes(s, &t, k);
     s->records += records_of_tail(c, s, records_in(&t));
+    if (only_messages(k))
+        h.inputs = h.results = 0;
     say_holes(c, s->pair->a, &h, (size_t)(k->end - k->first));
     if (t.n < k->end)
         tw_cmp_unseen(c,
@@ -290,6 +306,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
 {
     bool inputs = false, results = false, own = false, one = side->steps == 0;
     size_t ignored = 0, equal = 0;
+    uint64_t messages = 0;
     for (size_t i = 0; i < count; i++) {
         struct tw_scan *s = &scans[i];
         const bool by_step = is_stepping(s);
@@ -305,8 +322,9 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
             cover_steps(c, s, &k);
         else if (all)
             cover_as_one(c, s, &k);
-        inputs |= k.inputs || k.values;
-        results |= k.results || k.values;
+        inputs |= k.inputs || k.values || only_messages(&k);
+        results |= k.results || k.values || only_messages(&k);
+        messages += only_messages(&k) ? k.messages : 0;
         ignored += k.ignored;
         equal += k.out_of_equal;
         own |= k.values != 0;
@@ -332,6 +350,10 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         tw_cmp_note(c, "left out by --ignore: %zu records of each run", ignored);
         c->v->records_compared -= equal < c->v->records_compared ? equal : c->v->records_compared;
     }
+    if (messages)
+        tw_cmp_note(c,
+                    "the program shows what it sends and receives over MPI, and that was compared; "
+                    "what it computes in between was not seen");
     if (own)
         tw_cmp_note(c, "values that the job records itself were compared, too");
 }

@@ -367,6 +367,7 @@ struct tw_scan {
     bool weights_only;          /* arms of different world size: of a step its updated weights */
     uint32_t step;              /* of a */
     int cls;                    /* cause class of the first difference */
+    int turn;                   /* tw_mpi_turn() of it */
     struct tw_findings origins; /* the frontier; [0] is named first */
     struct tw_findings benign;
     struct tw_findings order;    /* order-only differences seen before */
@@ -418,6 +419,25 @@ void tw_scan_free(struct tw_scan *s);
  * caller's to free. */
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va,
                  struct tw_view *vb, struct tw_stepdiff *d, struct twin_error *err);
+
+/* ---- messages.c: records of MPI's agent (agents/mpi) */
+
+/* Is it one, of a call of that name? */
+bool tw_is_mpi(uint8_t phase, const char *name);
+/* Which of the ranks that diverge in one step comes first: 0 what a rank gave, 1 what came out of a
+ * collective, 2 a message that arrived; 0 for all other records. */
+int tw_mpi_turn(uint8_t phase, uint8_t kind, const char *name);
+/* What was seen last before such a record was made; NULL: no memory. */
+char *tw_mpi_before(struct tw_cmp *c, const struct tw_view *v, size_t index);
+/* For what came out of a collective, and is named first: an origin when what all ranks gave to that
+ * call was seen and equal. */
+void tw_mpi_judge(struct tw_cmp *c, const struct tw_scan *scans, size_t n,
+                  const struct tw_scan *best, int32_t world, struct twin_error *err);
+/* Notes which call of the run it is, and whether messages had come in another order before. */
+void tw_mpi_tell(struct tw_cmp *c, const struct tw_scan *best);
+
+/* ---- waiting.c: notes of a run that failed or was ended who waited in which collective of MPI */
+void tw_waiting(struct tw_cmp *c, const struct tw_side *side);
 
 /* ---- streams.c: are all records of every thread and scope equal, and in the same order, from
  * beginning to end, however they were cut into steps? DIFFER also when only one thread recorded, or

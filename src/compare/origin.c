@@ -70,6 +70,9 @@ char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec 
         return tw_cmp_text(c, "%.200s of step %u", op, r->step);
     if (r->kind == TWIN_KIND_ACTIVATION && strcmp(name, "output") == 0 && scope[0])
         return tw_cmp_text(c, "output of %.200s in step %u", scope, r->step);
+    if (tw_is_mpi(r->phase, name))
+        return tw_cmp_text(c, "the %s of %.160s in step %u",
+                           r->kind == TWIN_KIND_IN ? "input" : "output", name, r->step);
     if (tw_is_handed(r->phase, r->kind))
         return tw_cmp_text(c, "%.200s of %.200s in step %u", name, scope, r->step);
     return tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(r->kind), name, r->step);
@@ -429,7 +432,9 @@ static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, 
 {
     assert(index < v->count);
     const struct tw_rec *r = &v->rec[index];
-    if (r->phase == TWIN_PHASE_KERNEL && r->kind == TWIN_KIND_IN)
+    if (tw_is_mpi(r->phase, tw_rec_name(v, r)))
+        *found = tw_mpi_before(c, v, index);
+    else if (r->phase == TWIN_PHASE_KERNEL && r->kind == TWIN_KIND_IN)
         *found = say_operation_before(c, v, index);
     else if (is_state_of_lines(v, r))
         *found = say_state_before(c, v, index);

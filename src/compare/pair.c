@@ -81,6 +81,8 @@ static bool earlier(const struct tw_scan *x, const struct tw_scan *y)
         return x->step < y->step;
     if (x->cls != y->cls)
         return x->cls < y->cls;
+    if (x->turn != y->turn)
+        return x->turn < y->turn;
     return x->pair->a->rank < y->pair->a->rank;
 }
 
@@ -123,7 +125,7 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
 {
     struct twin_finding *f = best->origins.n ? &best->origins.f[0] : NULL;
     bool seen = false, differs = false;
-    if (!f || world < 2 || tw_is_written(f->phase, f->kind) ||
+    if (!f || world < 2 || tw_is_written(f->phase, f->kind) || tw_is_mpi(f->phase, f->name) ||
         (f->kind != TWIN_KIND_GRADIENT && f->phase != TWIN_PHASE_COLLECTIVE))
         return;
     for (size_t i = 0; i < scans->n; i++)
@@ -170,8 +172,9 @@ static void collect_findings(struct tw_cmp *c, struct scans *scans, struct tw_sc
         if (!s->found || s == best || s->pair->auxiliary || s->step != best->step)
             continue;
         tw_texts_add(c, &others, tw_cmp_text(c, "%d", s->pair->a->rank));
-        for (size_t k = 0;
-             s->cls == best->cls && k < s->origins.n && r->origins.n < TW_MAX_FRONTIER; k++)
+        for (size_t k = 0; s->cls == best->cls && s->turn == best->turn && k < s->origins.n &&
+                           r->origins.n < TW_MAX_FRONTIER;
+             k++)
             tw_findings_take(c, &r->origins, tw_finding_copy(c, &s->origins.f[k]));
     }
     if (others.n) {
@@ -442,6 +445,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
         if (!c->quick)
             tw_trend(c, best, err);
         judge_reduction(c, &scans, best, a->world);
+        tw_mpi_judge(c, scans.s, scans.n, best, a->world, err);
+        tw_mpi_tell(c, best);
         if (c->judged)
             rc = judge_all(c, &scans, err);
         if (named != best) {

@@ -277,6 +277,7 @@ static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct
     const struct tw_rec *r = tw_diff_rec(&d->d[first], a, b, &v);
     out->found = true;
     out->cls = tw_cause_class(r->phase, r->kind);
+    out->turn = tw_mpi_turn(r->phase, r->kind, tw_rec_name(v, r));
     out->step = r->step - (uint32_t)(v == b ? out->shift : 0);
     note_local_gradients(a, b, d, out);
     say_equal_before(c, a, b, d, &d->d[first], out);

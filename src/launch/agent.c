@@ -102,6 +102,63 @@ static int prepare_hot(struct tw_agent_setup *a, struct twin_run *run, struct tw
     return 0;
 }
 
+/* Is MPI started by these words? A launcher may stand anywhere in them ("timeout 60 mpirun ..."),
+ * also inside of a script given to a shell. */
+static bool names_a_launcher(char *const *argv)
+{
+    static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun", "srun"};
+    for (size_t i = 0; argv[i]; i++) {
+        const char *slash = strrchr(argv[i], '/');
+        const char *name = slash ? slash + 1 : argv[i];
+        for (size_t k = 0; k < sizeof launchers / sizeof launchers[0]; k++)
+            if (strncmp(name, launchers[k], strlen(launchers[k])) == 0)
+                return true;
+        if (strstr(argv[i], "mpirun") || strstr(argv[i], "mpiexec"))
+            return true;
+    }
+    return false;
+}
+
+/* Is MPI's agent wanted? What the user says (TWINRUN_MPI=on, off) comes first. It stands in front
+ * of MPI_Init, by which some programs tell whether MPI is there: so no other job gets it. */
+static bool wants_mpi(const struct twin_launch_options *o, const struct tw_env *e)
+{
+    struct twin_error quiet = TWIN_ERROR_INIT;
+    struct tw_elf elf = {0};
+    const char *said = tw_env_get(e, "TWINRUN_MPI");
+    if (said && *said)
+        return strcmp(said, "off") != 0;
+    if (names_a_launcher(o->argv))
+        return true;
+    char *path = tw_program_find(o->argv[0], tw_env_get(e, "PATH"), &quiet);
+    bool calls = path && tw_elf_inspect(path, &elf) == 0 && elf.mpi;
+    tw_free(path);
+    return calls;
+}
+
+/* Beside the agent, for jobs of MPI. Where it cannot be had the messages are not seen, and a note
+ * says so. */
+static int prepare_mpi(struct tw_agent_setup *a, struct twin_run *run, struct twin_error *err)
+{
+    if (!a->preload)
+        return 0;
+    if (!a->parts.mpi_library) {
+        tw_run_note(run, "MPI's messages are not seen: libtwinrun_mpi.so was not found beside "
+                         "libtwinrun.so");
+        return 0;
+    }
+    a->mpi = tw_strdup(a->parts.mpi_library);
+    if (!a->mpi)
+        return tw_no_memory(err, "preparing the agent");
+    if (stage(a, &a->mpi, "libtwinrun_mpi.so", " :\t\n") == 0)
+        return 0;
+    tw_run_note(run, "MPI's messages are not seen: the path of libtwinrun_mpi.so has a space or "
+                     "colon, and no temporary folder can be written");
+    tw_free(a->mpi);
+    a->mpi = NULL;
+    return 0;
+}
+
 /* Keeps site_dir only when PYTHONPATH can hold it; NULL afterwards means no Python half. */
 static int prepare_python(struct tw_agent_setup *a, struct twin_run *run, struct twin_error *err)
 {
@@ -134,6 +191,8 @@ int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options 
         rc = prepare_library(a, o->argv[0], e, run, err);
     if (rc == 0 && run->hot.asked)
         rc = prepare_hot(a, run, err);
+    if (rc == 0 && wants_mpi(o, e))
+        rc = prepare_mpi(a, run, err);
     if (rc == 0)
         rc = prepare_python(a, run, err);
     a->load_s = (double)(tw_monotonic_ns() - begin) * 1e-9;
@@ -147,6 +206,7 @@ void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage)
     tw_free(a->stage_dir);
     tw_free(a->library);
     tw_free(a->hot);
+    tw_free(a->mpi);
     tw_free(a->why);
     twin_parts_free(&a->parts);
     *a = (struct tw_agent_setup){0};

@@ -53,13 +53,14 @@ static const char *sanitizer_in(const char *strings, size_t n)
     return NULL;
 }
 
-/* Looks for a sanitizer in the string tables. Leaves out->sanitizer NULL where there is none. */
+/* Looks for a sanitizer, and for the first call of MPI, in the string tables. Leaves out->sanitizer
+ * NULL where there is none. */
 static void read_sections(int fd, const Elf64_Ehdr *h, struct tw_elf *out)
 {
     Elf64_Shdr section;
     if (h->e_shentsize != sizeof section || h->e_shnum > MAX_HEADERS)
         return;
-    for (unsigned i = 0; i < h->e_shnum && !out->sanitizer; i++) {
+    for (unsigned i = 0; i < h->e_shnum; i++) {
         if (tw_pread_all(fd, &section, sizeof section, h->e_shoff + i * sizeof section) !=
             sizeof section)
             return;
@@ -69,8 +70,10 @@ static void read_sections(int fd, const Elf64_Ehdr *h, struct tw_elf *out)
         if (!strings)
             return;
         ssize_t n = tw_pread_all(fd, strings, section.sh_size, section.sh_offset);
-        if (n > 0)
+        if (n > 0 && !out->sanitizer)
             out->sanitizer = sanitizer_in(strings, (size_t)n);
+        if (n > 0)
+            out->mpi |= memmem(strings, (size_t)n, "MPI_Init", strlen("MPI_Init")) != NULL;
         tw_free(strings);
     }
 }

@@ -151,6 +151,7 @@ static const char *const protocol[] = {
     "TWINRUN_HOT_LIB",         "TWINRUN_TELEMETRY",
     "TWINRUN_STEPS_HOLD",      "TWINRUN_PARTS",
     "TWINRUN_ZOOM_AGAINST",    "TWINRUN_LEDGER", /* it may hold a password */
+    "TWINRUN_MPI_LIB",
 };
 
 /* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working
@@ -196,6 +197,8 @@ int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct tw
         rc = list_without(e, "LD_PRELOAD", ": ", tw_env_get(e, "TWINRUN_LIB"), err);
     if (rc == 0)
         rc = list_without(e, "LD_PRELOAD", ": ", tw_env_get(e, "TWINRUN_HOT_LIB"), err);
+    if (rc == 0)
+        rc = list_without(e, "LD_PRELOAD", ": ", tw_env_get(e, "TWINRUN_MPI_LIB"), err);
     if (rc == 0)
         rc = list_without(e, "PYTHONPATH", ":", tw_env_get(e, "TWINRUN_SITE_DIR"), err);
     for (size_t i = 0; i < sizeof protocol / sizeof protocol[0]; i++)
@@ -253,8 +256,8 @@ static int protocol_options(struct tw_env *e, const struct twin_launch_options *
 }
 
 /* Sets what the agents need. For LD_PRELOAD the order of the two calls counts: each puts its
- * library in front, so the agent stands before the library of hot functions, and both before the
- * user's. */
+ * library in front, so the agent stands before the libraries of hot functions and of MPI, and all
+ * before the user's. */
 int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o,
                     const struct twin_run *run, const struct tw_agent_setup *a,
                     struct twin_error *err)
@@ -271,6 +274,10 @@ int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o,
         rc = tw_env_set(e, "TWINRUN_HOT_LIB", a->hot, err);
     if (rc == 0 && a->hot)
         rc = set_first(e, "LD_PRELOAD", a->hot, err);
+    if (rc == 0 && a->mpi)
+        rc = tw_env_set(e, "TWINRUN_MPI_LIB", a->mpi, err);
+    if (rc == 0 && a->mpi)
+        rc = set_first(e, "LD_PRELOAD", a->mpi, err);
     if (rc == 0 && a->preload)
         rc = set_first(e, "LD_PRELOAD", a->library, err);
     /* A program of the job that is built with ASan would end itself on seeing a preload before its

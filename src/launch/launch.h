@@ -82,6 +82,7 @@ struct tw_agent_setup {
     char *library; /* as staged: no space or colon in the path; NULL when not preloaded */
     /* the library of hot functions, staged; NULL when not asked for or not to be had */
     char *hot;
+    char *mpi;       /* the library of MPI's functions, staged; NULL: no program of MPI */
     char *stage_dir; /* temporary folder to remove afterwards; NULL when none was needed */
     bool preload;
     char *why;     /* why not preloaded; NULL when it is */
@@ -110,6 +111,7 @@ struct tw_elf {
     bool foreign;          /* other word size, byte order or machine than ours */
     bool dynamic;          /* has a program interpreter */
     const char *sanitizer; /* "ASan", "TSan", "MSan", "HWASan" or NULL */
+    bool mpi;              /* it calls MPI_Init, or MPI_Init_thread */
     char interp[256];
     char shebang[256]; /* first line of a script, without "#!"; "" when none */
 };

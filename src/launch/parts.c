@@ -36,16 +36,15 @@ static int take_library(char **slot, const char *folder, const char *name, struc
     return rc;
 }
 
-/* The library of hot functions is only ever used with the agent beside it. */
-static int take_hot(struct twin_parts *p, struct twin_error *err)
+/* Libraries that are only ever used with the agent, which they lie beside. */
+static int take_beside(struct twin_parts *p, char **slot, const char *name, struct twin_error *err)
 {
     const char *slash = p->agent_library ? strrchr(p->agent_library, '/') : NULL;
     if (!slash)
         return 0;
-    char *path = tw_printf("%.*s/libtwinrun_hot.so", (int)(slash - p->agent_library),
-                           p->agent_library);
+    char *path = tw_printf("%.*s/%s", (int)(slash - p->agent_library), p->agent_library, name);
     if (path && is_file(path))
-        p->hot_library = path;
+        *slot = path;
     else
         tw_free(path);
     return path ? 0 : tw_no_memory(err, "looking for twinrun's own parts");
@@ -145,7 +144,9 @@ int twin_parts_find(struct twin_parts *out, struct twin_error *err)
         }
     }
     if (rc == 0)
-        rc = take_hot(out, err);
+        rc = take_beside(out, &out->hot_library, "libtwinrun_hot.so", err);
+    if (rc == 0)
+        rc = take_beside(out, &out->mpi_library, "libtwinrun_mpi.so", err);
     if (rc != 0)
         twin_parts_free(out);
     return rc;
@@ -158,6 +159,7 @@ void twin_parts_free(struct twin_parts *p)
     tw_free(p->site_dir);
     tw_free(p->cases_dir);
     tw_free(p->hot_library);
+    tw_free(p->mpi_library);
     tw_free(p->workloads_dir);
     *p = (struct twin_parts){0};
 }

@@ -248,6 +248,7 @@ struct twin_parts {
     char *site_dir;    /* folder with our sitecustomize.py; NULL when not found */
     char *cases_dir;   /* folder of the known cases; NULL when not found */
     char *hot_library; /* libtwinrun_hot.so beside agent_library; NULL when not found */
+    char *mpi_library; /* libtwinrun_mpi.so, the same */
     /* folder with the embedded trainer and the example scripts; NULL when not found */
     char *workloads_dir;
 };

@@ -103,6 +103,7 @@ bool tw_variable_is_per_rank(const char *name)
                                         "OMPI_COMM_WORLD_LOCAL_RANK",
                                         "OMPI_COMM_WORLD_NODE_RANK",
                                         "OMPI_MCA_orte_ess_vpid",
+                                        "OMPI_MCA_orte_ess_node_rank",
                                         "OMPI_MCA_ess_base_vpid",
                                         "PMI_FD",
                                         "PMI_ID",

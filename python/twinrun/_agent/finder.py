@@ -8,6 +8,7 @@ hooks are set and nothing of ours stays in its spec. Pins wait for their librari
 (`when_imported`).
 """
 
+import os
 import sys
 
 from . import fresh
@@ -162,7 +163,9 @@ def _at_exit():
         if "numpy" in sys.modules and not _state["armed"]:
             from . import core
 
-            if not core.S.begun:
+            # a program of MPI is seen at its messages, as one in C is
+            messages = "mpi4py.MPI" in sys.modules and os.environ.get("TWINRUN_MPI_LIB")
+            if not core.S.begun and not messages:
                 core.note_alone("unseen", "numpy arrays (no torch operation was seen)")
     except Exception:
         pass

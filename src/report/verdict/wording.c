@@ -45,8 +45,11 @@ static const char *prefix_of(const struct twin_finding *f)
     case TWIN_KIND_FILE: return "tensors in ";
     case TWIN_KIND_ORDER: return "order of the ";
     case TWIN_KIND_VALUE: return "value ";
-    case TWIN_KIND_IN: return f->phase == TWIN_PHASE_DATA ? "" : "input ";
-    case TWIN_KIND_OUT: return "output ";
+    case TWIN_KIND_IN:
+        if (tw_starts(f->name, "MPI_"))
+            return "input of ";
+        return f->phase == TWIN_PHASE_DATA ? "" : "input ";
+    case TWIN_KIND_OUT: return tw_starts(f->name, "MPI_") ? "output of " : "output ";
     default: return "";
     }
 }

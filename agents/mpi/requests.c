@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Non-blocking operations until they are complete: what has come is read then. The table is one of
+ * fixed size, since it is used inside of the program's calls; sends are not in it, their contents
+ * are read when they are posted.
+ */
+#include "inside.h"
+
+#include <sched.h>
+#include <string.h>
+#include "src/base/base.h"
+#include "src/trace/trace.h"
+
+enum { SLOTS = 32768, PENDING_MOST = SLOTS / 2 };
+enum { GONE = 1 }; /* an id that no handle has: a place that was used */
+
+static struct tw_mpi_pending table[SLOTS];
+static uint32_t used, kept; /* places that are not free; requests among them */
+static uint64_t orders;
+static atomic_flag lock = ATOMIC_FLAG_INIT;
+
+TW_MPI_ASK(Get_count, (s, t, out), const void *s, tw_mpi_handle t, int *out)
+TW_MPI_ASK(Test_cancelled, (s, out), const void *s, int *out)
+TW_MPI_ASK(Type_dup, (t, out), tw_mpi_handle t, tw_mpi_handle *out)
+TW_MPI_ASK(Type_free, (t), tw_mpi_handle *t)
+
+static void hold(void)
+{
+    while (atomic_flag_test_and_set_explicit(&lock, memory_order_acquire))
+        sched_yield();
+}
+
+static void release(void)
+{
+    atomic_flag_clear_explicit(&lock, memory_order_release);
+}
+
+/* The oldest request of this handle. Holding the lock. */
+static struct tw_mpi_pending *oldest(uint64_t id)
+{
+    struct tw_mpi_pending *found = NULL;
+    for (size_t i = 0, at = tw_mix64(id) % SLOTS; i < SLOTS; i++, at = (at + 1) % SLOTS) {
+        uint64_t there = table[at].id;
+        if (there == 0)
+            break;
+        if (there == id && (!found || table[at].order < found->order))
+            found = &table[at];
+    }
+    return found;
+}
+
+/* Nothing is under way: all places are free again. Holding the lock. */
+static void take_out(struct tw_mpi_pending *p)
+{
+    p->id = GONE;
+    if (--kept == 0) {
+        if (used > SLOTS / 4) {
+            memset(table, 0, sizeof table);
+            used = 0;
+        }
+    }
+}
+
+bool tw_mpi_pending(tw_mpi_handle request, const struct tw_mpi_pending *what)
+{
+    const uint64_t id = tw_mpi_id(request);
+    bool room = false;
+    hold();
+    room = kept < PENDING_MOST && used < SLOTS - 1;
+    for (size_t at = tw_mix64(id) % SLOTS; room; at = (at + 1) % SLOTS) {
+        if (table[at].id > GONE)
+            continue;
+        used += table[at].id == 0;
+        table[at] = *what;
+        if (what->call.detail == what->detail)
+            table[at].call.detail = table[at].detail;
+        table[at].order = ++orders;
+        table[at].id = id;
+        kept++;
+        break;
+    }
+    release();
+    if (!room)
+        tw_mpi_unseen("MPI_Request", "more operations under way than are followed");
+    return room;
+}
+
+bool tw_mpi_any_pending(void)
+{
+    return __atomic_load_n(&kept, __ATOMIC_RELAXED) != 0;
+}
+
+bool tw_mpi_take(tw_mpi_handle request, struct tw_mpi_pending *out)
+{
+    hold();
+    struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
+    if (p) {
+        *out = *p;
+        if (p->call.detail == p->detail)
+            out->call.detail = out->detail;
+        if (p->persistent)
+            p->active = false;
+        else
+            take_out(p);
+    }
+    release();
+    return p != NULL;
+}
+
+void tw_mpi_forget(tw_mpi_handle request)
+{
+    struct tw_mpi_pending dropped = {0};
+    hold();
+    struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
+    if (p) {
+        dropped = *p;
+        take_out(p);
+    }
+    release();
+    if (dropped.owns_type)
+        ask_Type_free(&dropped.data.type.handle);
+    if (p && dropped.active)
+        tw_mpi_unseen("MPI_Request_free", "what came of a request that was freed under way");
+}
+
+void tw_mpi_start(tw_mpi_handle request)
+{
+    struct tw_mpi_pending started = {0};
+    hold();
+    struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
+    if (p) {
+        p->active = true;
+        started = *p;
+        if (p->call.detail == p->detail)
+            started.call.detail = started.detail;
+    }
+    release();
+    if (p && started.sends && tw_mpi_contents())
+        tw_mpi_record(TWIN_KIND_IN, &started.call, &started.data);
+}
+
+void tw_mpi_keep_type(struct tw_mpi_pending *p)
+{
+    struct tw_mpi_type *t = &p->data.type;
+    p->owns_type = t->known && !t->dense && ask_Type_dup(t->handle, &t->handle);
+}
+
+/* ---- completion */
+
+static int field(const void *status, size_t at)
+{
+    int value;
+    memcpy(&value, (const char *)status + at, sizeof value);
+    return value;
+}
+
+int tw_mpi_source(const void *status)
+{
+    return field(status, tw_mpi_abi()->source);
+}
+
+int tw_mpi_tag(const void *status)
+{
+    return field(status, tw_mpi_abi()->tag);
+}
+
+int64_t tw_mpi_received(const void *status, const struct tw_mpi_type *type)
+{
+    int n = 0;
+    return ask_Get_count(status, type->handle, &n) && n != TW_MPI_UNDEFINED ? n : -1;
+}
+
+void tw_mpi_got(struct tw_mpi_call *call, struct tw_mpi_data *data, const void *status)
+{
+    call->peer = tw_mpi_source(status);
+    call->tag = tw_mpi_tag(status);
+    if (call->peer == tw_mpi_abi()->proc_null)
+        return;
+    if (!tw_mpi_contents()) {
+        tw_mpi_match(call);
+        return;
+    }
+    data->count = tw_mpi_received(status, &data->type);
+    tw_mpi_record(TWIN_KIND_OUT, call, data);
+}
+
+void tw_mpi_complete(tw_mpi_handle request, const void *status)
+{
+    struct tw_mpi_pending p;
+    int cancelled = 0;
+    if (!tw_mpi_take(request, &p))
+        return;
+    if (p.active && p.receives) {
+        if (!ask_Test_cancelled(status, &cancelled) || !cancelled)
+            tw_mpi_got(&p.call, &p.data, status);
+    } else if (p.active && !p.sends && tw_mpi_contents()) {
+        tw_mpi_record(TWIN_KIND_OUT, &p.call, &p.data);
+    }
+    if (p.owns_type && !p.persistent)
+        ask_Type_free(&p.data.type.handle);
+}
