@@ -22,15 +22,14 @@
 #define INPUTS (BIT(TWIN_PHASE_DATA) | BIT(TWIN_PHASE_KERNEL))
 
 /* What one process recorded where it was compared, as bits of phases: inputs, results, and values
- * that the job records itself; and the number of records of MPI's messages with contents. */
+ * that the job records itself; and whether contents of messages over MPI are among it. */
 struct kinds {
     const struct tw_cmp *c;
     struct tw_proc *p;
     uint64_t first, end; /* steps that were compared: [first, end) */
     bool tail;           /* and what came after the last one */
     uint32_t inputs, results, values;
-    /* contents of messages over MPI */
-    uint64_t messages;
+    bool messages;
     size_t unread, ignored;
     /* of the ignored ones: those of steps that are equal as a whole */
     size_t out_of_equal;
@@ -43,6 +42,17 @@ static bool was_compared(const struct kinds *k, uint32_t step)
 {
     bool after_the_last = step >= k->p->info->steps;
     return after_the_last ? k->tail : k->first <= step && step < k->end;
+}
+
+/* What a record with contents, of this series, shows. */
+static void add_kind(struct kinds *k, const struct twin_series *s)
+{
+    if (s->kind == TWIN_KIND_VALUE)
+        k->values |= BIT(s->phase);
+    else if (BIT(s->phase) & RESULTS && s->kind != TWIN_KIND_HYPER)
+        k->results |= BIT(s->phase);
+    if (!k->messages && s->kind != TWIN_KIND_MATCH)
+        k->messages = tw_is_mpi(s->phase, twin_trace_string(k->p->trace, s->name));
 }
 
 /* What a process showed, where it was compared. Values of the job's own (twin_record) stand for
@@ -69,12 +79,7 @@ static int look_at_record(void *user, const struct twin_trace_record *r)
         k->out_of_equal += scan->shares == 0 || scan->shared[k->next].step != r->step;
         return 0;
     }
-    k->messages += s->kind != TWIN_KIND_MATCH &&
-                   tw_is_mpi(s->phase, twin_trace_string(k->p->trace, s->name));
-    if (s->kind == TWIN_KIND_VALUE)
-        k->values |= BIT(s->phase);
-    else if (BIT(s->phase) & RESULTS && s->kind != TWIN_KIND_HYPER)
-        k->results |= BIT(s->phase);
+    add_kind(k, s);
     return 0;
 }
 
@@ -85,10 +90,7 @@ static bool look_at_series(void *user, uint32_t id, const struct twin_series *s)
     struct kinds *k = user;
     if (s->phase < TWIN_PHASE_COUNT && twin_trace_observed(k->p->trace, id)) {
         k->inputs |= BIT(s->phase) & INPUTS;
-        if (s->kind == TWIN_KIND_VALUE)
-            k->values |= BIT(s->phase);
-        else if (BIT(s->phase) & RESULTS && s->kind != TWIN_KIND_HYPER)
-            k->results |= BIT(s->phase);
+        add_kind(k, s);
     }
     return false;
 }
@@ -232,7 +234,7 @@ static bool has_no_hole(const struct tw_scan *s, const struct kinds *k)
  */
 static bool only_messages(const struct kinds *k)
 {
-    return k->messages > 0 && !k->inputs && !k->results && !k->values;
+    return k->messages && !k->inputs && !k->results && !k->values;
 }
 
 /* A process that has steps. Adds up the records that were compared. */
@@ -305,8 +307,8 @@ static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count)
 {
     bool inputs = false, results = false, own = false, one = side->steps == 0;
+    bool messages = false;
     size_t ignored = 0, equal = 0;
-    uint64_t messages = 0;
     for (size_t i = 0; i < count; i++) {
         struct tw_scan *s = &scans[i];
         const bool by_step = is_stepping(s);
@@ -324,7 +326,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
             cover_as_one(c, s, &k);
         inputs |= k.inputs || k.values || only_messages(&k);
         results |= k.results || k.values || only_messages(&k);
-        messages += only_messages(&k) ? k.messages : 0;
+        messages |= only_messages(&k);
         ignored += k.ignored;
         equal += k.out_of_equal;
         own |= k.values != 0;

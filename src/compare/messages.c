@@ -84,7 +84,7 @@ static bool gave_equal(struct tw_cmp *c, const struct tw_scan *s, const struct t
     for (size_t i = 0; whole && i < v.count; i++) {
         if (v.rec[i].kind != TWIN_KIND_IN || !same_call(f, &v, &v.rec[i]))
             continue;
-        whole = !tw_rec_hidden(&v, &v.rec[i]);
+        whole = !(v.rec[i].flags & TWIN_REC_UNOBSERVED); /* never recorded in parts */
         ++*given;
     }
     tw_view_free(&v);

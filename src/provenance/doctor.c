@@ -142,8 +142,10 @@ void tw_doctor_machine(const struct tw_doctor *d)
     if (tw_in_path("mpirun") || tw_in_path("mpiexec"))
         tw_doctor_tell(
             d, TW_DOCTOR_LIMITED, "mpi",
-            "mpirun found: each local rank is recorded; message order is not, and remote "
-            "ranks need the TWINRUN_ variables passed on (-x)");
+            "mpirun found: what each local rank sends and receives is recorded, and in which "
+            "order; "
+            "one-sided calls are not, and remote ranks need LD_PRELOAD and the TWINRUN_ variables "
+            "passed on (-x)");
     else
         tw_doctor_tell(d, TW_DOCTOR_ABSENT, "mpi", "no mpirun in PATH");
     if (access("/dev/nvidiactl", F_OK) == 0)
