@@ -251,6 +251,17 @@ static json_t *data(struct builder *b, const struct twin_run *run)
     return a;
 }
 
+/* Where an engine put the run. */
+static json_t *node(struct builder *b, const struct twin_run_node *at)
+{
+    json_t *o = checked(b, json_object());
+    put(b, o, "engine", tw_json_bytes(at->engine));
+    put(b, o, "name", tw_json_bytes(at->name));
+    put(b, o, "job", tw_json_bytes(at->job));
+    put(b, o, "attempt", json_integer(at->attempt));
+    return o;
+}
+
 /* What is known before the job; the final run.json begins with it, too. */
 static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
                       const struct tw_run_extra *x)
@@ -264,6 +275,8 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
     put(b, o, "launched_from", tw_json_bytes(x->launched_from));
     put(b, o, "fresh_dir", json_boolean(x->o->fresh_dir));
     put(b, o, "host", tw_json_bytes(run->host));
+    if (run->node.engine)
+        put(b, o, "node", node(b, &run->node));
     put(b, o, "machine", machine(b));
     put(b, o, "launcher", launcher(b));
     put(b, o, "start_realtime_ns", json_integer(run->start_realtime_ns));
