@@ -27,10 +27,10 @@
         {"hosts",                                                                                 \
          0,                                                                                       \
          TW_OPT_STRING,                                                                           \
-         "HOST,...",                                                                              \
+         "HOSTS",                                                                                 \
          NULL,                                                                                    \
          "Engine",                                                                                \
-         "with --on cmd: the hosts for {host}, each of which has one run at a time",              \
+         "with --on cmd: the hosts for {host}, with commas; each has one run at a time",          \
          hosts_},                                                                                 \
     {                                                                                             \
         "slots", 0, TW_OPT_COUNT, "N", NULL, "Engine", "with --on: at most N runs at a time",     \

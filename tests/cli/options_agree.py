@@ -13,7 +13,7 @@ SAMPLES = {
     "DIR=SNAPSHOT": "d=d.snapshot",
     "ENGINE": "local",
     "PLACE": "any",
-    "HOST,...": "a,b",
+    "HOSTS": "a,b",
     "LEVEL": "ops",
     "N": "3",
     "K": "3",
