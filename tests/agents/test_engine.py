@@ -129,10 +129,26 @@ def test_a_node_that_computes_otherwise(check, home):
     done = check(
         ": {host}; {command}",
         *("--hosts", "n1,n2,n3,n4", "--all"),
-        runs=8,
+        runs=16,
         env={"BAD_NODES": "n3", "JOB_S": "0.3"},
     )
     assert done.rc == 1 and done.json["first"]["step"] == 2, done
+    there = [n["name"] for n in done.json["nodes"]].count("n3")
+    assert f"only runs on node n3 diverge: {there} of {there} there, 0 of {16 - there}" in notes(
+        done
+    )
+    assert ("an association" in notes(done)) == (there > 1), done
+
+
+def test_a_job_that_diverges_anywhere_is_no_nodes(check, script):
+    script(
+        "job.py",
+        JOB.replace("bad =", "bad = os.urandom(1)[0] < 128 or").replace(
+            "1e-9", "1e-9 *" " os.urandom(1)[0]"
+        ),
+    )
+    done = check(": {host}; {command}", "--hosts", "n1,n2,n3,n4", "--all", runs=12)
+    assert done.rc == 1 and "association" not in notes(done), done
 
 
 # ---------------------------------------------------------------- what goes wrong

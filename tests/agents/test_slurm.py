@@ -143,6 +143,7 @@ def test_an_option_that_sbatch_refuses(check):
 def test_a_node_that_computes_otherwise(check):
     done = check("--all", runs=8, env={"BAD_NODES": "n3", "JOB_S": "0.5"})
     assert done.rc == 1 and done.json["first"]["step"] == 2, done
+    assert "only runs on node n3 diverge" in notes(done), done
 
 
 def test_cancelled_runs_are_made_again(check, start, slurm, home):
