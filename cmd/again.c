@@ -27,7 +27,8 @@ static bool shapes_runs(const char *name)
     static const char *const names[] = {
         "steps",       "level",       "sketch-every", "lossless",    "no-telemetry",
         "fresh-dir",   "data",        "ignore",       "tolerance",   "home",
-        "b-starts-at", "resume-with", "half",         "factor-file", NULL,
+        "b-starts-at", "resume-with", "half",         "factor-file", "on",
+        "place",       "hosts",       "slots",        NULL,
     };
     for (size_t i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0)

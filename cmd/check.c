@@ -15,6 +15,7 @@
 #include "terminal.h"
 #include "runs.h"
 #include "known.h"
+#include "on.h"
 #include "page.h"
 #include "say.h"
 #include "verdict.h"
@@ -39,6 +40,7 @@ static const struct tw_option options[] = {
      UINT32_MAX - 1},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Runs",
      "spend at most TIME (90, 90s, 10m, 2h) and judge by what there is then", FIELD(max_time)},
+    TW_ON_OPTIONS(ASKED(engine.on), ASKED(engine.place), ASKED(engine.hosts), ASKED(engine.slots)),
     {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
      "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one", FIELD(b)},

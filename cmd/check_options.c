@@ -6,6 +6,7 @@
  */
 #include "check_args.h"
 
+#include "on.h"
 #include "page.h"
 #include "runs.h"
 #include "say.h"
@@ -76,7 +77,15 @@ int tw_check_prepare(struct tw_check_command *command)
     c->series.home = tw_home_for_runs(a->home, "check");
     if (!c->series.home)
         return TW_EXIT_TROUBLE;
-    int rc = tw_data_verify("check", &a->data, a->asked.quiet, &c->data);
+    int rc = tw_on_open("check", &c->remote, &a->asked.engine, c->series.home);
+    if (rc >= 0)
+        return rc;
+    if (c->remote.engine && a->asked.show_output)
+        return tw_bad_use("check", "--show-output does not go with --on: the jobs print elsewhere "
+                                   "(what they print lies in the run folders)");
+    /* runs at the same time must not write over each other's files */
+    c->args.fresh_dir |= c->remote.engine != NULL;
+    rc = tw_data_verify("check", &a->data, a->asked.quiet, &c->data);
     if (rc >= 0)
         return rc;
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */

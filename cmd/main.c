@@ -5,6 +5,7 @@
  * limit on file sizes. After it, the exit code is made to say when an answer did not reach its
  * reader.
  */
+#include "node_run.h"
 #include "options.h"
 #include "terminal.h"
 #include "say.h"
@@ -107,6 +108,8 @@ static int dispatch(int argc, char **argv)
         return print_page(next, tw_man_main, tw_man_command);
     if (strcmp(word, "--completion") == 0)
         return print_completion(next);
+    if (strcmp(word, "--node-run") == 0 && next) /* an engine's, not a person's */
+        return tw_node_run(next);
     if (word[0] == '-')
         return tw_bad_use(NULL, "expected a command, found \"%s\"", word);
     const struct tw_command *c = tw_command_find(word);

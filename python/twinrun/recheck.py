@@ -23,6 +23,7 @@ from collections import Counter
 from . import _causes, _lines
 from ._claims import Claims
 from ._clock import Clock, without
+from ._nodes import Nodes
 from ._notes import Notes
 from ._rates import Rates
 from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
@@ -54,7 +55,7 @@ def most_steps(ranges):
     return most
 
 
-class Recheck(Claims, Clock, Notes, Rates, Tolerances, Transplanted):
+class Recheck(Claims, Clock, Nodes, Notes, Rates, Tolerances, Transplanted):
     """All claims of one verdict against its runs."""
 
     # ---- the verdict's own word

@@ -163,6 +163,11 @@ char *tw_error_tail(const struct twin_error *err);
  * (tw_free); NULL when out of memory. count 0: up to NULL.
  */
 char *tw_shell_quote(char *const *argv, size_t count);
+/*
+ * One word as any POSIX shell reads it again, byte for byte: to be run, not to be shown (secrets
+ * stay). malloc'ed; NULL when out of memory.
+ */
+char *tw_shell_word(const char *s);
 /* argv of `sh -c TEXT`, for a launch. argv points to text, which has to live as long. */
 void tw_shell_argv(const char *text, char *argv[4]);
 

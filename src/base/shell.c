@@ -94,6 +94,17 @@ static void quote_word(struct tw_buf *b, const char *given, int *pending)
     tw_free(s);
 }
 
+char *tw_shell_word(const char *s)
+{
+    struct tw_buf b = {0};
+    tw_buf_puts(&b, "");
+    if (plain_word(s))
+        tw_buf_puts(&b, s);
+    else
+        quote_single(&b, s);
+    return tw_buf_steal(&b);
+}
+
 char *tw_shell_quote(char *const *argv, size_t count)
 {
     struct tw_buf b = {0};

@@ -176,6 +176,14 @@ static int describe_run(struct launch *l)
             return tw_no_memory(l->err, "starting the job");
         run->argc++;
     }
+    if (o->node) {
+        run->node = (struct twin_run_node){.engine = tw_strdup(o->node->engine),
+                                           .name = tw_strdup(o->node->name),
+                                           .job = tw_strdup(o->node->job),
+                                           .attempt = o->node->attempt};
+        if (!run->node.engine || !run->node.name || !run->node.job)
+            return tw_no_memory(l->err, "starting the job");
+    }
     run->data = tw_calloc(o->data_count + 1, sizeof *run->data);
     if (!run->data)
         return tw_no_memory(l->err, "starting the job");

@@ -70,3 +70,15 @@ bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p)
             p->step = ranks[k].steps;
     return max_steps > 0 && n > 0 && p->step >= max_steps;
 }
+
+void twin_progress_of(const char *run_dir, struct twin_progress *p)
+{
+    char *path = tw_path_join(run_dir, "progress");
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    p->step = p->records = 0;
+    if (fd >= 0) {
+        tw_progress_read(fd, 0, p);
+        close(fd);
+    }
+    tw_free(path);
+}

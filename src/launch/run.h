@@ -37,6 +37,14 @@ struct twin_progress {
 struct twin_run;
 struct twin_run_file;
 
+/* Where an engine (src/engine) made a run; texts are borrowed in options and owned in a run. */
+struct twin_run_node {
+    char *engine;     /* "slurm", "cmd"; NULL: no engine, the run was made here */
+    char *name;       /* of the node, in the engine's words */
+    char *job;        /* the engine's own name of what it ran; "" where it has none */
+    uint32_t attempt; /* from 1; more: earlier ones were lost, and this run was made again */
+};
+
 /* Who writes down what surrounds a run (src/provenance). A NULL function is not called; none may
  * fail the run. */
 struct twin_launch_watcher {
@@ -111,6 +119,13 @@ struct twin_launch_options {
     /* also preload libtwinrun_hot.so, which the factors malloc and schedule need */
     bool hot;
     const struct twin_launch_watcher *watcher; /* may be NULL */
+    /* who makes the run (src/trial/remote.h), which tw_trial_make looks at; NULL: this process.
+     * twin_launch itself always launches here. */
+    struct tw_remote *on;
+    /* with `on`: the run is to be on this node; NULL: wherever `on` puts it */
+    const char *at_node;
+    /* recorded in run.json as it is; NULL: no engine */
+    const struct twin_run_node *node;
     /* recorded in run.json as they are; the caller has verified them */
     const struct twin_run_data *data;
     size_t data_count;
@@ -202,7 +217,9 @@ struct twin_run {
     struct twin_run_hold aslr, affinity, hot; /* no_aslr, on_cpu, hot of the launch */
     int cpu;                                  /* of affinity */
     struct twin_run_data *data;
-    size_t data_count; /* what was verified before the start */
+    size_t data_count;         /* what was verified before the start */
+    struct twin_run_node node; /* its engine is NULL for a run that was made without one */
+    char *processor;           /* the processor's model; NULL: not recorded */
 };
 
 /* Runs the command to its end. 0 when a run folder was written, whatever the job did (also when it
@@ -222,6 +239,9 @@ void twin_run_free(struct twin_run *r);
 /* Resolves what a user typed: a path, a run id or unique prefix of one, "last", "last~1". *dir is
  * malloc'ed. */
 int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin_error *err);
+/* How far the run in this folder is, whoever launched it: fills step and records; zero where
+ * nothing is known. */
+void twin_progress_of(const char *run_dir, struct twin_progress *p);
 /* All runs of a home, newest first; strings malloc'ed, array NULL-terminated; free each and the
  * array. */
 int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err);

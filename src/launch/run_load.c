@@ -88,8 +88,9 @@ void twin_run_free(struct twin_run *r)
         tw_free(r->data[i].folder);
         tw_free(r->data[i].manifest);
     }
-    char *strings[] = {r->dir,     r->id,       r->label,        r->cwd,    r->host,
-                       r->message, r->aslr.why, r->affinity.why, r->hot.why};
+    char *strings[] = {r->dir,         r->id,        r->label,        r->cwd,     r->host,
+                       r->message,     r->aslr.why,  r->affinity.why, r->hot.why, r->processor,
+                       r->node.engine, r->node.name, r->node.job};
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
         tw_free(strings[i]);
     for (size_t i = 0; i < r->fresh_count; i++)
@@ -440,6 +441,18 @@ static void read_factors(struct reader *r, json_t *o, struct twin_run *run)
         json_string_value(json_object_get(json_object_get(factors, "agents"), "TWINRUN_FACTORS")));
 }
 
+/* Only runs that an engine made have the object. */
+static void read_node(struct reader *r, json_t *o, struct twin_run *run)
+{
+    json_t *node = json_object_get(o, "node");
+    if (!json_is_object(node))
+        return;
+    run->node.engine = text_in(r, node, "engine");
+    run->node.name = text_in(r, node, "name");
+    run->node.job = text_in(r, node, "job");
+    run->node.attempt = (uint32_t)integer_of(r, node, "attempt", 1, UINT32_MAX);
+}
+
 /* The fields that are written before the job starts; every run has them. */
 static void read_start(struct reader *r, json_t *o, struct twin_run *run)
 {
@@ -448,6 +461,10 @@ static void read_start(struct reader *r, json_t *o, struct twin_run *run)
     read_strings(r, o, "argv", &run->argv, &run->argc);
     run->cwd = text_in(r, o, "cwd");
     run->host = text_in(r, o, "host");
+    read_node(r, o, run);
+    json_t *machine = json_object_get(o, "machine");
+    if (json_is_string(json_object_get(machine, "cpu")))
+        run->processor = text_in(r, machine, "cpu");
     json_int_t pid = json_integer_value(json_object_get(json_object_get(o, "launcher"), "pid"));
     run->launcher_pid = pid > 0 && pid <= INT_MAX ? (int)pid : 0;
     run->start_realtime_ns = integer_of(r, o, "start_realtime_ns", INT64_MIN, INT64_MAX);

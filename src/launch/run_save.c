@@ -252,6 +252,17 @@ static json_t *data_json(struct builder *b, const struct twin_run *run)
     return a;
 }
 
+/* Where an engine put the run. */
+static json_t *node_json(struct builder *b, const struct twin_run_node *at)
+{
+    json_t *o = checked(b, json_object());
+    put_value(b, o, "engine", tw_json_bytes(at->engine));
+    put_value(b, o, "name", tw_json_bytes(at->name));
+    put_value(b, o, "job", tw_json_bytes(at->job));
+    put_value(b, o, "attempt", json_integer(at->attempt));
+    return o;
+}
+
 /* What is known before the job; the final run.json begins with it, too. */
 static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
                       const struct tw_run_extra *x)
@@ -265,6 +276,8 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
     put_value(b, o, "launched_from", tw_json_bytes(x->launched_from));
     put_value(b, o, "fresh_dir", json_boolean(x->o->fresh_dir));
     put_value(b, o, "host", tw_json_bytes(run->host));
+    if (run->node.engine)
+        put_value(b, o, "node", node_json(b, &run->node));
     put_value(b, o, "machine", machine_json(b));
     put_value(b, o, "launcher", launcher(b));
     put_value(b, o, "start_realtime_ns", json_integer(run->start_realtime_ns));

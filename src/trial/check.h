@@ -10,6 +10,7 @@
  * the front was told why; TWIN_EINTR, of which it was not told, when the person wants an end.
  */
 #include "base.h"
+#include "remote.h"
 #include "series.h"
 #include "verified_data.h"
 
@@ -32,6 +33,7 @@ struct tw_check_asked {
     uint64_t transplant_limit; /* bytes */
     struct tw_steps_window window;
     struct tw_strings ignore;
+    struct tw_remote_asked engine; /* who is to make the runs */
     bool all, lossless, no_telemetry, fresh_dir, no_zoom, no_clock, control, show_output, quiet;
 };
 
@@ -46,6 +48,7 @@ struct tw_check {
     struct tw_data data; /* verified */
     struct twin_baseline *baseline; /* what is expected (args.against); owned */
     char *signer;                   /* whose signatures of it are good; NULL: nobody asked; owned */
+    struct tw_remote remote;        /* who makes the runs */
     const char *version;            /* of this program, for a baseline that is written */
 
     enum twin_level level; /* in force: the one asked for, or operations where hooks saw nothing */
@@ -81,11 +84,12 @@ int tw_check_runs_fit(struct tw_check_asked *a, uint64_t usual, struct twin_erro
 
 /* ---- check_run.c: one run, of whatever part of the check */
 /* The options that all of a check's launches share. arm: 0 or 1. */
-struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm,
-                                                   const char *label);
+struct twin_launch_options tw_check_launch_options(struct tw_check *c, int arm, const char *label);
 /* One run. *out is the caller's. live: compared with the first while it goes on. */
 int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title,
                     bool live, struct twin_run **out);
+/* Gives n runs like this one to the engine, of which tw_check_launch then takes the next. */
+int tw_check_ahead(struct tw_check *c, const struct twin_launch_options *o, size_t n);
 struct twin_compare_options tw_check_how(const struct tw_check *c); /* are its runs compared */
 /* Compares all runs of the series anew. */
 int tw_check_compare(struct tw_check *c);

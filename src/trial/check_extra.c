@@ -223,6 +223,7 @@ void tw_check_look_around(struct tw_check *c)
 {
     const struct twin_run *const *runs = (const struct twin_run *const *)c->series.runs;
     char *between = NULL, *ranks = NULL;
+    tw_remote_note(&c->remote, runs, c->series.count, c->series.v);
     if (c->series.v->outcome == TWIN_DIFFER)
         between = twin_provenance_summary(runs, c->series.count);
     if (c->series.count)

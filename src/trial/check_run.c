@@ -27,8 +27,7 @@ static uint32_t sketch_every(const struct tw_check_asked *a)
 static char all_parts[] = "TWINRUN_PARTS=all";
 static char *const second_arm[] = {all_parts, NULL};
 
-struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int arm,
-                                                   const char *label)
+struct twin_launch_options tw_check_launch_options(struct tw_check *c, int arm, const char *label)
 {
     assert(arm == 0 || arm == 1);
     const struct tw_check_asked *a = &c->args;
@@ -48,21 +47,41 @@ struct twin_launch_options tw_check_launch_options(const struct tw_check *c, int
         .copy_of = arm && c->half ? c->half->cwd : NULL,
         .env = arm ? second_arm : NULL,
         .stdin_spool = c->spool,
+        .on = &c->remote,
         .data = c->data.item,
         .data_count = c->data.count,
     };
+}
+
+/* How a run is compared with the first while it goes on. False: it cannot be. */
+static bool live_compare(const struct tw_check *c, struct twin_compare_options *how)
+{
+    const struct tw_check_asked *a = &c->args;
+    *how = (struct twin_compare_options){.ignore = a->ignore.items,
+                                         .ignore_count = a->ignore.count};
+    if (c->arms && a->b_starts_at != TW_NOT_GIVEN)
+        how->shift = -(int64_t)a->b_starts_at;
+    /* Where a resumed arm begins is not known before its weights were looked at. */
+    return !c->arms || a->b_starts_at != TW_NOT_GIVEN;
+}
+
+int tw_check_ahead(struct tw_check *c, const struct twin_launch_options *o, size_t n)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_compare_options how;
+    bool comparable = live_compare(c, &how);
+    int rc = tw_series_ahead(&c->series, o, comparable ? &how : NULL, n, &err);
+    if (rc == 0 || rc == TWIN_EINTR)
+        return rc;
+    return tw_front_trouble(c->series.front, &err, "check: cannot give the runs to the engine");
 }
 
 int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title,
                     bool live, struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    const struct tw_check_asked *a = &c->args;
-    struct twin_compare_options how = {.ignore = a->ignore.items, .ignore_count = a->ignore.count};
-    if (c->arms && a->b_starts_at != TW_NOT_GIVEN)
-        how.shift = -(int64_t)a->b_starts_at;
-    /* Where a resumed arm begins is not known before its weights were looked at. */
-    bool comparable = live && (!c->arms || a->b_starts_at != TW_NOT_GIVEN);
+    struct twin_compare_options how;
+    bool comparable = live_compare(c, &how) && live;
     int rc = tw_series_run(&c->series, o, title, comparable ? &how : NULL, out, &err);
     if (rc == 0 || rc == TWIN_EINTR)
         return rc;
@@ -143,4 +162,5 @@ void tw_check_fini(struct tw_check *c)
     tw_free(c->spool);
     tw_free(c->signer);
     tw_series_free(&c->series);
+    tw_remote_close(&c->remote);
 }

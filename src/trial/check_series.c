@@ -59,9 +59,18 @@ static int one_run(struct tw_check *c, bool *diverged)
     return 0;
 }
 
+/* With an engine all runs behind the first are made side by side; they are still taken in their
+ * order. */
+static int give_away(struct tw_check *c)
+{
+    int arm = c->arms;
+    struct twin_launch_options o = tw_check_launch_options(c, arm, run_label(c, arm));
+    return tw_check_ahead(c, &o, (size_t)c->args.runs - c->series.count);
+}
+
 /* The whole series at c->level. UNSEEN: run 1 shows that another level is needed, and the level was
  * left to us. */
-static int one_series(struct tw_check *c)
+static int runs_of_series(struct tw_check *c)
 {
     tw_series_clear(&c->series);
     twin_run_free(c->half);
@@ -69,7 +78,8 @@ static int one_series(struct tw_check *c)
     while (c->series.count < c->args.runs && !c->series.interrupted && !c->series.out_of_time) {
         bool diverged = false;
         int rc = one_run(c, &diverged);
-        if (rc != 0 && c->series.interrupted && c->series.count)
+        bool ended = c->series.interrupted || c->series.out_of_time;
+        if (rc != 0 && ended && c->series.count)
             break;
         if (rc != 0 && c->series.v) { /* what was compared before is not lost */
             c->trouble = rc;
@@ -87,6 +97,8 @@ static int one_series(struct tw_check *c)
                 return rc;
             if (c->args.resume_with && diverged)
                 break;
+            if (c->remote.engine && (rc = give_away(c)) != 0)
+                return rc;
         }
         /* A job that fails twice in a row will fail a third time. */
         bool hopeless = c->series.count == 2 && tw_run_failed(c->series.runs[0]) &&
@@ -95,6 +107,14 @@ static int one_series(struct tw_check *c)
             break;
     }
     return c->series.v ? 0 : tw_check_compare(c);
+}
+
+/* What was given to an engine and is not wanted any more is taken back. */
+static int one_series(struct tw_check *c)
+{
+    int rc = runs_of_series(c);
+    tw_series_ahead_end(&c->series);
+    return rc;
 }
 
 int tw_check_series(struct tw_check *c)

@@ -6,6 +6,7 @@
 
 #include "base.h"
 #include "phrase.h"
+#include "remote.h"
 #include "run_state.h"
 
 #include <assert.h>
@@ -14,12 +15,12 @@
 #define LARGE_BYTES ((uint64_t)1 << 30) /* Nobody wants to hear of less disk space than this. */
 enum { LONG_S = 1800 };                 /* Nor does anybody want to hear of less time than this. */
 
-int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, const char *title,
-                  const struct twin_compare_options *how, struct twin_run **out,
-                  struct twin_error *err)
+/* What the next run is given: what is known of its time, and the reference. */
+static void prepare(struct tw_series *s, const char *title, const struct twin_compare_options *how)
 {
     struct tw_run_totals t;
-    s->trial = (struct tw_trial){.front = s->front, .title = title, .deadline_ns = s->deadline_ns};
+    s->trial = (struct tw_trial){
+        .front = s->front, .title = title, .deadline_ns = s->deadline_ns, .holds_in_queue = true};
     if (s->count) {
         tw_run_totals(s->runs[0], &t);
         s->trial.expected_s = s->runs[0]->wall_s;
@@ -30,13 +31,48 @@ int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, cons
         s->trial.reference = s->runs[0];
         s->trial.how = *how;
     }
-    int rc = tw_trial_make(&s->trial, o, err);
+}
+
+int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, const char *title,
+                  const struct twin_compare_options *how, struct twin_run **out,
+                  struct twin_error *err)
+{
+    int rc;
+    prepare(s, title, how);
+    if (s->ahead_taken < s->ahead_count)
+        rc = tw_remote_wait(s->ahead[s->ahead_taken++], title, &s->trial, err);
+    else
+        rc = tw_trial_make(&s->trial, o, err);
     *out = s->trial.run;
     if (!s->count)
         s->start_s = s->trial.start_s;
-    s->interrupted |= rc == TWIN_EINTR || s->trial.end == TW_TRIAL_INTERRUPTED;
-    s->out_of_time |= s->trial.end == TW_TRIAL_OUT_OF_TIME;
+    bool late = s->trial.end == TW_TRIAL_OUT_OF_TIME;
+    s->interrupted |= (rc == TWIN_EINTR && !late) || s->trial.end == TW_TRIAL_INTERRUPTED;
+    s->out_of_time |= late;
     return rc;
+}
+
+int tw_series_ahead(struct tw_series *s, const struct twin_launch_options *o,
+                    const struct twin_compare_options *how, size_t n, struct twin_error *err)
+{
+    tw_series_ahead_end(s);
+    s->ahead = tw_calloc(n + 1, sizeof *s->ahead);
+    int rc = s->ahead ? 0 : tw_no_memory(err, "for %zu runs", n);
+    prepare(s, NULL, how);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        rc = tw_remote_add(o, &s->trial, &s->ahead[i], err);
+        s->ahead_count += rc == 0;
+    }
+    return rc;
+}
+
+void tw_series_ahead_end(struct tw_series *s)
+{
+    while (s->ahead_taken < s->ahead_count)
+        tw_remote_drop(s->ahead[s->ahead_taken++]);
+    tw_free(s->ahead);
+    s->ahead = NULL;
+    s->ahead_count = s->ahead_taken = 0;
 }
 
 int tw_series_keep(struct tw_series *s, struct twin_run *r, struct twin_error *err)
@@ -130,6 +166,7 @@ void tw_series_clear(struct tw_series *s)
 
 void tw_series_free(struct tw_series *s)
 {
+    tw_series_ahead_end(s);
     tw_series_clear(s);
     tw_free(s->runs);
     tw_free(s->home);

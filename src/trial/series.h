@@ -21,7 +21,16 @@ struct tw_series {
     bool interrupted, out_of_time;
     double start_s;        /* of runs[0], as in struct tw_trial */
     struct tw_trial trial; /* the run that goes on, or went on last */
+    /* runs that an engine has already, in the order in which they are taken; owned */
+    struct tw_remote_run **ahead;
+    size_t ahead_count, ahead_taken;
 };
+
+/* Gives n runs with these options to the engine of o->on: the next n of tw_series_run. */
+int tw_series_ahead(struct tw_series *s, const struct twin_launch_options *o,
+                    const struct twin_compare_options *how, size_t n, struct twin_error *err);
+/* Takes back those that were not taken. */
+void tw_series_ahead_end(struct tw_series *s);
 
 /*
  * One run. *out is the caller's. how: the comparison with the reference while it goes on; NULL: it

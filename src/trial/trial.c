@@ -4,6 +4,7 @@
 
 #include "base.h"
 #include "phrase.h"
+#include "remote.h"
 #include "run_state.h"
 
 #include "src/provenance/provenance.h"
@@ -32,7 +33,11 @@ static int end_trial(struct tw_trial *t, enum tw_trial_end end)
 /* Called by the launcher while the run goes on. Non-zero ends it. */
 static int watch_run(void *user, const struct twin_progress *p)
 {
-    struct tw_trial *t = user;
+    return tw_trial_watch(user, p);
+}
+
+int tw_trial_watch(struct tw_trial *t, const struct twin_progress *p)
+{
     t->started = true;
     t->last_step = p->step;
     if (t->start_s == 0 && p->step)
@@ -66,6 +71,8 @@ int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struc
     t->run = NULL;
     if (tw_front_stops(t->front))
         return twin_error_set(err, TWIN_EINTR, "interrupted");
+    if (o->on && o->on->engine)
+        return tw_remote_make(t, o, err);
     watched.on_tick = watch_run;
     watched.user = t;
     int rc;

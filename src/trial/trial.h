@@ -38,6 +38,9 @@ struct tw_trial {
     const struct twin_run *reference; /* compared with while the run goes on; NULL = not */
     struct twin_compare_options how;  /* of that comparison */
     uint64_t deadline_ns;             /* monotonic; 0 = none */
+    /* on an engine: the deadline is a moment, whether or not the run has begun by then. Else it is
+     * the time that the run may take, which begins when the run does. */
+    bool holds_in_queue;
     bool bare; /* without provenance: a rerun of what has been run, and has its own */
     /* what was found out */
     enum tw_trial_end end;
@@ -50,12 +53,16 @@ struct tw_trial {
 };
 
 /*
- * Makes the run, with its provenance unless bare. on_tick and user of the options are set here. 0:
- * t->run is there, and t->end says how it ended. TWIN_EINTR: the person in front wanted an end
- * before it began, and there is no run. Else the error of twin_launch. Not thread-safe, as
- * twin_launch is not.
+ * Makes the run, here or (o->on) by an engine, with its provenance unless bare. on_tick and user of
+ * the options are set here. 0: t->run is there, and t->end says how it ended. TWIN_EINTR: the
+ * person in front wanted an end before it began, and there is no run. Else the error of
+ * twin_launch. Not thread-safe, as twin_launch is not.
  */
 int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struct twin_error *err);
+
+/* One look at a run that goes on. Non-zero: it is to end, and t->end says why. For who makes runs.
+ */
+int tw_trial_watch(struct tw_trial *t, const struct twin_progress *p);
 
 /* Shows how far a run is. expected_s, expected_steps: from the first run, 0 when not known. */
 void tw_trial_show(const struct tw_front *front, const char *title, const struct twin_progress *p,

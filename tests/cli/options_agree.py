@@ -11,6 +11,9 @@ import sys
 
 SAMPLES = {
     "DIR=SNAPSHOT": "d=d.snapshot",
+    "ENGINE": "local",
+    "PLACE": "any",
+    "HOSTS": "a,b",
     "LEVEL": "ops",
     "N": "3",
     "K": "3",

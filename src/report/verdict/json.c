@@ -265,6 +265,29 @@ static json_t *dirs(const struct twin_report *r)
     return list;
 }
 
+/* Where an engine made each run, in the order of runs_dir; NULL: none of them was made by one. */
+static json_t *nodes_json(const struct twin_report *r)
+{
+    json_t *list = json_array();
+    bool any = false;
+    for (size_t i = 0; list && i < r->run_count; i++) {
+        const struct twin_run_node *n = &r->runs[i]->node;
+        json_t *item = json_null();
+        any |= n->engine != NULL;
+        if (n->engine)
+            item = json_pack("{s:o,s:o,s:o,s:o,s:o}", "engine", tw_json_text(n->engine), "name",
+                             tw_json_text(n->name), "job", tw_json_text(n->job), "attempt",
+                             tw_json_count(n->attempt), "processor",
+                             tw_json_text(r->runs[i]->processor));
+        if (json_array_append_new(list, item) != 0)
+            any = false;
+    }
+    if (any)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
 /* The rules of the tolerance file, and what became of each. worst: the share of what a rule allows
  * that was used; null when nothing was measured. */
 static json_t *rules_json(const struct twin_verdict *v)
@@ -413,6 +436,9 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add_field(&root, "claims", claims(v));
     add_field(&root, "seen_before", hints_json(r));
     add_field(&root, "runs_dir", dirs(r));
+    json_t *at = nodes_json(r);
+    if (at)
+        add_field(&root, "nodes", at);
     char *dumped = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     char *shown = dumped ? tw_printable_json(dumped) : NULL;
     struct tw_buf b = {0};

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that an engine makes (--on cmd): where they were, what becomes of runs that are lost, and
+that an engine which lies, repeats, or mixes up what it was given never changes a verdict.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+JOB = """
+import array, os, sys, time
+import twinrun
+node = os.environ.get("SLURMD_NODENAME") or os.environ.get("TWINRUN_NODE", "")
+bad = node in os.environ.get("BAD_NODES", "").split(",") and node
+time.sleep(float(os.environ.get("JOB_S", "0")))
+state = array.array("d", [0.5, 0.25, 0.125])
+for step in range(6):
+    batch = array.array("d", [float(step), 1.0])
+    twinrun.record("batch:x", batch)
+    for i in range(len(state)):
+        state[i] = state[i] * 0.9 + 0.01 * batch[0] + (1e-9 if bad and step == 2 else 0.0)
+    twinrun.record("weight:w", state)
+    twinrun.step()
+print("sum %r" % sum(state), *sys.argv[1:])
+"""
+
+# A template whose n-th call (from 0) does what the case says, and else runs the run.
+COUNTED = (
+    "n=$(cat {count} | wc -c); printf x >> {count}; d=$(dirname {{script}}); case $n in {case} esac"
+)
+
+
+@pytest.fixture
+def check(twinrun, script, tmp_path):
+    """check(template, ...options, job=[...]) -> Result of `twinrun check --on cmd:template`."""
+    script("job.py", JOB)
+
+    def call(template, *options, job=(), runs=3, env=None, **kwargs):
+        return twinrun(
+            *(
+                "check",
+                "--json",
+                "--no-cases",
+                "--no-zoom",
+                "--runs",
+                runs,
+                "--on",
+                f"cmd:{template}",
+            ),
+            *options,
+            *("--", sys.executable, "job.py", *job),
+            env={"TWINRUN_ENGINE_GRACE": "0.5", **(env or {})},
+            **kwargs,
+        )
+
+    call.counted = lambda case: COUNTED.format(
+        count=tmp_path / "count", case=case + " *) {command};;"
+    )
+    (tmp_path / "count").write_text("")
+    return call
+
+
+def notes(done):
+    return "\n".join(done.json["notes"])
+
+
+def nodes_of(home):
+    found = {}
+    for folder in (home / "runs").iterdir():
+        run = json.loads((folder / "run.json").read_text())
+        if "outcome" in run:
+            found[folder.name] = run["node"]["name"]
+    return found
+
+
+def nothing_left(home):
+    """No ticket: an order holds the whole environment of the caller."""
+    return not list((home / "engine").iterdir())
+
+
+def test_runs_are_those_of_this_machine(check, home):
+    done = check("{command}", runs=3)
+    assert done.rc == 0 and done.json["outcome"] == "same", done
+    assert "the runs were made by cmd on 1 node" in notes(done)
+    assert len(nodes_of(home)) == 3 and nothing_left(home)
+    run = json.loads(next((home / "runs").glob("*/run.json")).read_text())
+    assert run["node"]["engine"] == "cmd" and run["node"]["attempt"] == 1
+
+
+def test_side_by_side_on_hosts(check, home):
+    began = time.monotonic()
+    done = check(": {host}; {command}", "--hosts", "n1,n2,n3,n4", runs=9, env={"JOB_S": "1.5"})
+    assert done.rc == 0 and done.json["outcome"] == "same", done
+    assert set(nodes_of(home).values()) == {"n1", "n2", "n3", "n4"}
+    assert time.monotonic() - began < 9 * 1.5  # one after the other takes longer
+
+
+def test_words_environment_and_folder_go_through(check, home, work, tmp_path):
+    odd = ["a b", "it's", "$HOME", "`x`", "ü", "line\nbreak", "", "*"]
+    home_of_blanks = tmp_path / "a home with ' and $"
+    done = check(
+        "sh -c {quoted}", job=odd, env={"TWINRUN_HOME": str(home_of_blanks), "BAD_NODES": "x y"}
+    )
+    assert done.rc == 0, done
+    for run in (home_of_blanks / "runs").iterdir():
+        assert (run / "stdout").read_text().endswith(" ".join(odd) + "\n")
+        assert json.loads((run / "run.json").read_text())["launched_from"] == str(work)
+
+
+def test_stdin_is_the_same_for_all(check, home, script):
+    script("job.py", JOB + "print(sys.stdin.read())")
+    done = check("{command}", stdin=b"some words\n")
+    assert done.rc == 0, done
+    assert all("some words" in (r / "stdout").read_text() for r in (home / "runs").iterdir())
+
+
+def test_place(check, home):
+    hosts = ("--hosts", "n1,n2,n3")
+    done = check(": {host}; {command}", *hosts, "--place", "pin:n2")
+    assert done.rc == 0 and set(nodes_of(home).values()) == {"n2"}, done
+    assert "on 1 node: n2 (3)" in notes(done)
+
+
+def test_a_node_that_computes_otherwise(check, home):
+    done = check(
+        ": {host}; {command}",
+        *("--hosts", "n1,n2,n3,n4", "--all"),
+        runs=16,
+        env={"BAD_NODES": "n3", "JOB_S": "0.3"},
+    )
+    assert done.rc == 1 and done.json["first"]["step"] == 2, done
+    there = [n["name"] for n in done.json["nodes"]].count("n3")
+    assert f"only runs on node n3 diverge: {there} of {there} there, 0 of {16 - there}" in notes(
+        done
+    )
+    assert ("an association" in notes(done)) == (there > 1), done
+
+
+def test_a_job_that_diverges_anywhere_is_no_nodes(check, script):
+    script(
+        "job.py",
+        JOB.replace("bad =", "bad = os.urandom(1)[0] < 128 or").replace(
+            "1e-9", "1e-9 *" " os.urandom(1)[0]"
+        ),
+    )
+    done = check(": {host}; {command}", "--hosts", "n1,n2,n3,n4", "--all", runs=12)
+    assert done.rc == 1 and "association" not in notes(done), done
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+KILLED = "{command} & p=$!; sleep 1; kill -9 $p;;"
+
+
+def test_lost_runs_are_made_again(check, home):
+    done = check(check.counted("1|3|4) " + KILLED), runs=4, env={"JOB_S": "2"})
+    assert done.rc == 0 and done.json["outcome"] == "same", done
+    assert "3 runs had to be made again and count for nothing: 3 lost" in notes(done)
+    assert done.json["runs"] and nothing_left(home)
+
+
+def test_runs_lost_at_random_change_no_verdict(check):
+    lottery = "{command} & p=$!; if [ $(od -An -N1 -tu1 /dev/urandom) -lt 60 ]; then sleep 0.4; kill -9 $p; fi; wait $p"
+    for env, outcome in (({}, "same"), ({"BAD_NODES": "n2"}, "differ")):
+        done = check(
+            lottery + "; : {host}",
+            *("--hosts", "n1,n2,n3", "--all"),
+            runs=6,
+            env={"JOB_S": "0.8", **env},
+        )
+        # so many losses in a row are trouble, and trouble is no verdict
+        assert done.rc == 2 or done.json["outcome"] == outcome, done
+
+
+def test_a_run_that_is_always_lost_is_trouble(check):
+    done = check("true {command}")
+    assert done.rc == 2 and "a run was lost 4 times by cmd" in done.err, done
+    assert done.json["outcome"] == "error"
+
+
+def test_an_engine_that_starts_twice(check, home):
+    done = check("{command}; {command}")
+    assert done.rc == 0 and done.json["outcome"] == "same", done
+    assert len(list((home / "runs").iterdir())) == 3  # the second start made none
+    assert "started" in notes(done) and "again by itself" in notes(done)
+
+
+def test_an_engine_that_requeues(check):
+    requeue = "{command} & p=$!; sleep 1; kill -9 $p; {command};;"
+    done = check(check.counted("1) " + requeue), env={"JOB_S": "2"})
+    assert done.rc == 0, done
+    assert "1 that the engine started twice" in notes(done)
+
+
+def test_half_a_result_is_none(check):
+    torn = """printf '{"schema": "twinrun.result/1", "ticket": "' > $d/result.json;;"""
+    done = check(check.counted("0|2) " + torn))
+    assert done.rc == 0 and "2 lost" in notes(done), done
+
+
+def test_a_result_of_an_earlier_attempt_is_none(check, tmp_path):
+    kept = tmp_path / "kept"
+    case = f"0) {{command}}; cp $d/result.json {kept};; 1|2) cp {kept} $d/result.json;;"
+    done = check(check.counted(case))
+    assert done.rc == 0 and "2 lost" in notes(done), done
+    assert len(set(done.json["runs_dir"])) == 3
+
+
+def test_a_run_folder_that_is_not_whole(check):
+    """What the result says is not yet what the caller sees, and never will be."""
+    spoil = "{command} & p=$!; while [ ! -e $d/dir ]; do sleep 0.05; done; r=$(cat $d/dir); "
+    spoil += "mv $r $r.away; mkdir -p $r/ranks; wait $p; rm -rf $r $r.away;;"
+    done = check(check.counted("1) " + spoil), env={"JOB_S": "1"})
+    assert done.rc == 0 and done.json["outcome"] == "same", done
+
+
+def test_a_run_on_another_node(check, home):
+    done = check(
+        check.counted("1|2) TWINRUN_NODE=n9 {command};;") + "; : {host}",
+        *("--hosts", "n1,n2"),
+        env={"JOB_S": "0.2"},
+    )
+    assert done.rc == 0 and "2 on a wrong node" in notes(done), done
+
+
+def test_preempted(check):
+    done = check(
+        check.counted("1) {command} & p=$!; sleep 1; kill -TERM $p; wait $p;;"), env={"JOB_S": "3"}
+    )
+    assert done.rc == 0 and "ended by a signal from outside" in notes(done), done
+
+
+def test_a_job_that_dies_is_no_loss(check, script):
+    """What the job does to itself is its own, and is not repeated."""
+    script("job.py", JOB + "os.kill(os.getpid(), 9)")
+    done = check("{command}")
+    assert done.rc == 2 and "SIGKILL" in done.err and "lost" not in done.err, done
+
+
+def test_ctrl_c(check, build, start, home, script, work):
+    script("job.py", JOB)
+    process = start(
+        [
+            *(build / "cmd" / "twinrun", "check", "--on", "cmd:: {host}; {command}", "--runs", "6"),
+            *("--hosts", "n1,n2", "--", sys.executable, "job.py"),
+        ],
+        cwd=work,
+        env={**os.environ, "TWINRUN_HOME": str(home), "JOB_S": "3"},
+    )
+    until = time.monotonic() + 60
+    while len(list(home.glob("runs/*"))) < 3 and time.monotonic() < until:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, err)
+    assert nothing_left(home)
+    time.sleep(1)
+    assert not [
+        r for r in home.glob("runs/*/run.json") if "outcome" not in json.loads(r.read_text())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--on", "condor"), "expected local, slurm"),
+        (("--on", "cmd:ssh host"), "expected {command}"),
+        (("--on", "cmd:ssh {host} {command}"), "--hosts"),
+        (("--on", "cmd:{command}", "--place", "left"), "--place"),
+        (("--place", "any"), "belong to --on"),
+        (("--on", "cmd:{command}", "--show-output"), "--show-output"),
+    ],
+)
+def test_bad_use(twinrun, options, words):
+    done = twinrun("check", *options, "--", "true")
+    assert done.rc == 2 and words in done.err, done
+
+
+def test_on_local_is_no_engine(twinrun, home, script):
+    script("job.py", JOB)
+    done = twinrun("check", "--json", "--on", "local", "--runs", 2, "--", sys.executable, "job.py")
+    assert done.rc == 0, done
+    assert not (home / "engine").exists()
+    assert all("node" not in json.loads(p.read_text()) for p in home.glob("runs/*/run.json"))
