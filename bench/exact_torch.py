@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What exact sums cost in PyTorch: sums by index against torch's own, and training with ExactDDP
-against DistributedDataParallel.
+"""What exact sums cost in PyTorch: sums by index against torch's own, training with ExactDDP
+against DistributedDataParallel, and where its exchange spends its time.
 
-Usage: exact_torch.py [index|training]...     default: both.     Environment: TWINRUN_BUILD, the build folder (default: build beside bench).
+Usage: exact_torch.py [index|training|exchange]...     default: the first two.     Environment: TWINRUN_BUILD, the build folder (default: build beside bench).
 
 Everything is timed in turns, in one process (training: in two gloo ranks, one thread each). Prints
 rows `name value unit`: medians of the ratios of neighbouring runs. index: processor times of
 twinrun's functions over torch's, plain and with torch.use_deterministic_algorithms(True), on one
 thread. training: steps per second of ExactDDP over those of DistributedDataParallel with the same
-microbatches.
+microbatches. exchange: the sum of 8 contributions as long as the MLP's gradients, in all, on 2 and
+4 ranks, over torch's all-reduce of as many f32; and its parts, wall and processor time of rank 0.
 """
 
 import contextlib
@@ -31,6 +32,7 @@ os.environ.setdefault(
 )
 sys.path.insert(0, os.path.join(HERE, "..", "python"))
 from twinrun import torch as exact  # noqa: E402
+from twinrun.torch import _library, _reduce  # noqa: E402
 
 ROUNDS = 15
 
@@ -143,10 +145,10 @@ def mlp():  # 1.9 million parameters
     return layers, lambda: (torch.randn(64, 784), torch.randint(0, 10, (64,)))
 
 
-def rank_of_training(name, rank, place):
+def rank_of(part, name, rank, world, place):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method="file://" + place, rank=rank, world_size=2)
-    measure_training(name, rank)
+    dist.init_process_group("gloo", init_method="file://" + place, rank=rank, world_size=world)
+    {"training": measure_training, "exchange": measure_exchange}[part](name, rank)
     gc.collect()  # what holds the group goes before it does
     dist.destroy_process_group()
 
@@ -191,33 +193,106 @@ def measure_training(name, rank):
         )
 
 
+def measure_exchange(name, rank):
+    """The parts are called one by one, with the arguments that _reduce.Sum gives them."""
+    n, block, total = sum(p.numel() for p in mlp()[0].parameters()), 1024, 8
+    group, memory = _reduce.Group(), _reduce.Memory()
+    rows = [torch.randn(n) for _ in range(total // group.world)]
+    out, plain, integers = torch.empty(n), torch.randn(n), torch.zeros(n, dtype=torch.int64)
+    exponents = torch.zeros(-(-n // block), dtype=torch.uint8)
+    code, at = _library.code(out.dtype), exponents.data_ptr()
+
+    def find_exponents():
+        for row in rows:
+            _library.call("twin_fixed_exponents", code, row.data_ptr(), n, block, at)
+
+    def to_integers():
+        integers.zero_()
+        to = integers.data_ptr()
+        for row in rows:
+            _library.call("twin_fixed_add", code, row.data_ptr(), n, block, total, at, None, to)
+
+    def to_floats():
+        _library.call(
+            "twin_fixed_round",
+            code,
+            integers.data_ptr(),
+            n,
+            block,
+            total,
+            total,
+            at,
+            None,
+            out.data_ptr(),
+        )
+
+    def reduce_integers():
+        for piece in integers.split(_reduce._CHUNK):
+            dist.all_reduce(piece)
+
+    def whole():
+        one = _reduce.Sum(rows, out, total, total, group, block).start()
+        _reduce.finish_all([one], memory)
+
+    parts = {
+        "all_reduce_f32": lambda: dist.all_reduce(plain),
+        "whole": whole,
+        "exponents": find_exponents,
+        "exponents_all_reduce": lambda: dist.all_reduce(exponents, op=dist.ReduceOp.MAX),
+        "to_integers": to_integers,
+        "integers_all_reduce": reduce_integers,
+        "to_floats": to_floats,
+    }
+    rounds = []
+    for _ in range(ROUNDS + 2):
+        plain.fill_(1.0)
+        times = {}
+        for part, call in parts.items():
+            dist.barrier()
+            begin = time.process_time()
+            times[part] = seconds(call), time.process_time() - begin
+        rounds.append(times)
+    rounds = rounds[2:]
+    if rank == 0:
+        for part in parts:
+            for i, clock in enumerate(("", "_processor")):
+                took = statistics.median(r[part][i] for r in rounds)
+                print("%s_%s%s %.2f ms" % (name, part, clock, 1e3 * took))
+        ratio = statistics.median(r["whole"][0] / r["all_reduce_f32"][0] for r in rounds)
+        print("%s_over_torch %.2f x" % (name, ratio), flush=True)
+
+
+def on_ranks(part, name, world):
+    with tempfile.TemporaryDirectory() as folder:
+        own = [sys.executable, os.path.abspath(__file__), "--rank", part, name]
+        ranks = [
+            subprocess.Popen(
+                own + [str(rank), str(world), os.path.join(folder, "meet")],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+            for rank in range(world)
+        ]
+        if any([rank.wait() for rank in ranks]):
+            raise SystemExit("exact_torch.py: a rank failed")
+
+
 def training():
     for name in ("cnn", "mlp"):
-        with tempfile.TemporaryDirectory() as folder:
-            ranks = [
-                subprocess.Popen(
-                    [
-                        sys.executable,
-                        os.path.abspath(__file__),
-                        "--rank",
-                        name,
-                        str(rank),
-                        os.path.join(folder, "meet"),
-                    ],
-                    env={**os.environ, "OMP_NUM_THREADS": "1"},
-                )
-                for rank in range(2)
-            ]
-            if any([rank.wait() for rank in ranks]):
-                raise SystemExit("exact_torch.py: a rank failed")
+        on_ranks("training", name, 2)
+
+
+def exchange():
+    for world in (2, 4):
+        on_ranks("exchange", "exchange_%d_ranks" % world, world)
 
 
 def main():
     if sys.argv[1:2] == ["--rank"]:
-        rank_of_training(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+        part, name, rank, world, place = sys.argv[2:7]
+        rank_of(part, name, int(rank), int(world), place)
         return
     for part in [a for a in sys.argv[1:] if not a.startswith("-")] or ["index", "training"]:
-        {"index": index, "training": training}[part]()
+        {"index": index, "training": training, "exchange": exchange}[part]()
 
 
 if __name__ == "__main__":

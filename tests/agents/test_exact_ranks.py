@@ -31,7 +31,7 @@ os.environ.setdefault(
     ),
 )
 import twinrun.torch as exact  # noqa: E402
-from twinrun.torch import _data  # noqa: E402
+from twinrun.torch import _data, _reduce  # noqa: E402
 
 dist = torch.distributed
 TYPES = torch.float64, torch.float32, torch.float16, torch.bfloat16
@@ -103,7 +103,7 @@ def one(values):
 # ---- all-reduce
 
 TOTAL = 12
-SIZES = 0, 1, 5, 1024, 3001, 300000  # the last: more than one piece on its way
+SIZES = 0, 1, 5, 1024, 3001, 300000  # the last: more than one piece on its way, see spread
 
 
 def contribution(number, n, dtype, how):
@@ -119,6 +119,7 @@ def contribution(number, n, dtype, how):
 
 
 def spread(rank, world):
+    _reduce._CHUNK = 1 << 16 if world > 1 else _reduce._CHUNK  # in a process of its own
     found = {}
     for how in ("normal", "wide", "special"):
         for dtype in TYPES:

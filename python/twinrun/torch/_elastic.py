@@ -90,8 +90,8 @@ class _Buffers:
                 % self._flat.dtype
             )
 
-    def pieces(self):
-        return self._sum.pieces() if self._sum else ()
+    def pieces(self, memory):
+        return self._sum.pieces(memory) if self._sum else ()
 
     def store(self):
         result = self._sum.out if self._sum else self._both[0].to(self._flat.dtype)
@@ -185,6 +185,7 @@ class ExactDDP(torch.nn.Module):
             dtype: (numbers, _Flat([self._parameters_of[n] for n in numbers]))
             for dtype, numbers in _by_type(self._parameters_of).items()
         }
+        self._memory = None  # where the step before added up
         self._before = None  # the buffers as the step found them
         self._inside = None  # the microbatch that is being computed
         self._expected = []  # numbers of the buffers that some rank changed in the step before
@@ -354,7 +355,9 @@ class ExactDDP(torch.nn.Module):
                 really,
                 [one.start() for one in self._buffer_sums(buffers, really)],
             )
-        _reduce.finish_all(gradients + expected)
+        memory, self._memory = self._memory or _reduce.Memory(), None
+        _reduce.finish_all(gradients + expected, memory)
+        self._memory = memory  # for the next step; not after an error
         self._set_gradients(gradients, facts[3:count])
         with torch.no_grad():
             for one in expected:

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from . import _library
 
-_CHUNK = 1 << 18  # elements that are on their way at a time: 2 MiB of integers
+_CHUNK = 1 << 20  # elements that are on their way at a time: 8 MiB of integers
 
 
 class Group:
@@ -70,6 +70,23 @@ class Group:
         dist.broadcast(there, first, group=self._group)
         if there is not tensor:
             tensor.copy_(there)
+
+
+class Memory:
+    """Where pieces are added up, for one call of finish_all or for one after the other: two
+    stretches, since one piece is made while another is on its way. Fresh pages for each piece would
+    cost more than zeroing the ones that are there.
+    """
+
+    def __init__(self):
+        self._next, self._other = (torch.empty(0, dtype=torch.int64) for _ in range(2))
+
+    def zeros(self, count):
+        """Good until the call after the next one."""
+        if self._next.numel() < count:
+            self._next = torch.empty(count, dtype=torch.int64)
+        self._next, self._other = self._other, self._next
+        return self._other[:count].zero_()
 
 
 class Sum:
@@ -150,9 +167,9 @@ class Sum:
                 )
             self._largest(self._specials)()
 
-    def pieces(self):
+    def pieces(self, memory):
         """Adds this rank's rows piece by piece and sends them about; gives for each what is to be
-        called to have it done.
+        called to have it done. At most two may be under way.
         """
         if self._n == 0:
             return
@@ -188,10 +205,10 @@ class Sum:
                     exponents,
                     -(-m // self._block),
                 )
-            yield self._piece(first * self.out.element_size(), m, exponents, specials)
+            yield self._piece(first * self.out.element_size(), memory.zeros(m), exponents, specials)
 
-    def _piece(self, at, m, exponents, specials):
-        integers = torch.zeros(m, dtype=torch.int64)
+    def _piece(self, at, integers, exponents, specials):
+        m = integers.numel()
         for row in self._rows:
             _library.call(
                 "twin_fixed_add",
@@ -224,13 +241,16 @@ class Sum:
         return finish
 
 
-def finish_all(sums):
-    """While one piece is on its way, the next is made."""
+def finish_all(sums, memory=None):
+    """While one piece is on its way, the next is made. `memory`: a Memory that only these calls
+    use; after an error a message may still be on its way in it, and it must not be used again.
+    """
+    memory = memory or Memory()
     for one in sums:
         one.settle()
     under_way = None
     for one in sums:
-        for finish in one.pieces():
+        for finish in one.pieces(memory):
             if under_way:
                 under_way()
             under_way = finish
