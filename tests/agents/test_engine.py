@@ -125,6 +125,13 @@ def test_place(check, home):
     assert "on 1 node: n2 (3)" in notes(done)
 
 
+def test_same_type(check, home):
+    """Hosts that had no run yet are of no other type, as far as anybody knows."""
+    hosts = ("--hosts", "n1,n2,n3")
+    done = check(": {host}; {command}", *hosts, "--place", "same-type", runs=7, env={"JOB_S": "1"})
+    assert done.rc == 0 and set(nodes_of(home).values()) == {"n1", "n2", "n3"}, done
+
+
 def test_a_node_that_computes_otherwise(check, home):
     done = check(
         ": {host}; {command}",
@@ -272,6 +279,9 @@ def test_ctrl_c(check, build, start, home, script, work):
         (("--on", "cmd:ssh host"), "expected {command}"),
         (("--on", "cmd:ssh {host} {command}"), "--hosts"),
         (("--on", "cmd:{command}", "--place", "left"), "--place"),
+        (("--on", "cmd:{command}", "--place", "type:a100"), "for --on slurm"),
+        (("--on", "cmd:{command} {host}", "--hosts", "a,b", "--place", "pin:c"), "leaves none"),
+        (("--on", "cmd:{command} {host}", "--hosts", "a,b", "--place", "avoid:b,a"), "leaves none"),
         (("--place", "any"), "belong to --on"),
         (("--on", "cmd:{command}", "--show-output"), "--show-output"),
     ],
