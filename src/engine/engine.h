@@ -43,9 +43,9 @@ void tw_place_free(struct tw_place *p);
 
 /* One machine of the engine, as probe found it. */
 struct tw_node {
-    char *name; /* owned */
-    char *type; /* equal for nodes that are alike, as far as the engine says; owned */
-    char *host; /* what the machine calls itself, once a run has said so; owned */
+    char *name;      /* owned */
+    char *type;      /* equal for nodes that are alike, as far as the engine says; owned */
+    char *host;      /* what the machine calls itself, once a run has said so; owned */
     char *processor; /* its model, once a run has said so; owned */
     bool up;
     size_t busy;     /* tickets that are there now, where the engine is told where */
