@@ -91,6 +91,17 @@ def test_runs_are_those_of_this_machine(check, home):
     assert run["node"]["engine"] == "cmd" and run["node"]["attempt"] == 1
 
 
+def test_nobody_else_reads_an_order(check, tmp_path):
+    """It holds the whole environment of the caller."""
+    seen = tmp_path / "seen"
+    look = "d=$(dirname {script}); stat -c %a $d/order $d/../.. >> " + str(seen) + "; {command}; "
+    done = check(look + f"ls $d >> {seen}", runs=2)
+    assert done.rc == 0, done
+    names = seen.read_text().split()
+    assert names.count("600") == 2 and names.count("700") == 2, names
+    assert names.count("result.json") == 2 and "order" not in names, names
+
+
 def test_side_by_side_on_hosts(check, home):
     began = time.monotonic()
     done = check(": {host}; {command}", "--hosts", "n1,n2,n3,n4", runs=9, env={"JOB_S": "1.5"})
