@@ -44,6 +44,22 @@ static int command_probe(struct tw_engine *e, struct twin_error *err)
     return 0;
 }
 
+/* Features are a scheduler's; and a run that fits no host would wait for ever. */
+static int command_knows_place(const struct tw_engine *e, const struct tw_place *place,
+                               struct twin_error *err)
+{
+    if (place->kind == TW_PLACE_TYPE)
+        return twin_error_set(err, TWIN_EINVAL,
+                              "--place: type:WORDS is for --on slurm: a template has only hosts, "
+                              "which --hosts names");
+    for (size_t i = 0; i < e->node_count; i++)
+        if (tw_place_holds(place, e->node[i].name))
+            return 0;
+    if (!e->node_count)
+        return 0;
+    return twin_error_set(err, TWIN_EINVAL, "--place: it leaves none of the hosts of --hosts");
+}
+
 /* The free host that has lost the fewest runs; NULL: none is free. */
 static struct tw_node *choose(const struct tw_engine *e, const struct tw_place *place)
 {
@@ -237,6 +253,7 @@ const struct tw_engine_kind tw_engine_command = {.name = "cmd",
                                                  .poll_s = 0.1,
                                                  .grace_s = 5,
                                                  .probe = command_probe,
+                                                 .knows_place = command_knows_place,
                                                  .room = command_room,
                                                  .submit = command_submit,
                                                  .poll = command_poll,

@@ -32,6 +32,7 @@ void tw_engine_forget_nodes(struct tw_engine *e)
         tw_free(e->node[i].name);
         tw_free(e->node[i].type);
         tw_free(e->node[i].host);
+        tw_free(e->node[i].processor);
     }
     tw_free(e->node);
     e->node = NULL;
@@ -169,6 +170,12 @@ const char *tw_engine_name(const struct tw_engine *e)
 int tw_engine_probe(struct tw_engine *e, struct twin_error *err)
 {
     return e->kind->probe(e, err);
+}
+
+int tw_engine_knows_place(const struct tw_engine *e, const struct tw_place *place,
+                          struct twin_error *err)
+{
+    return e->kind->knows_place ? e->kind->knows_place(e, place, err) : 0;
 }
 
 size_t tw_engine_room(const struct tw_engine *e, const struct tw_place *place)

@@ -43,9 +43,10 @@ void tw_place_free(struct tw_place *p);
 
 /* One machine of the engine, as probe found it. */
 struct tw_node {
-    char *name; /* owned */
-    char *type; /* equal for nodes that are alike, as far as the engine says; owned */
-    char *host; /* what the machine calls itself, once a run has said so; owned */
+    char *name;      /* owned */
+    char *type;      /* equal for nodes that are alike, as far as the engine says; owned */
+    char *host;      /* what the machine calls itself, once a run has said so; owned */
+    char *processor; /* its model, once a run has said so; owned */
     bool up;
     size_t busy;     /* tickets that are there now, where the engine is told where */
     unsigned failed; /* tickets that were lost there */
@@ -95,6 +96,9 @@ struct tw_node *tw_engine_node(struct tw_engine *e, const char *name);
 
 /* Looks at the nodes anew. Called by tw_engine_open. */
 int tw_engine_probe(struct tw_engine *e, struct twin_error *err);
+/* Can there be a run in this place at all? TWIN_EINVAL: it would wait for ever, or be anywhere. */
+int tw_engine_knows_place(const struct tw_engine *e, const struct tw_place *place,
+                          struct twin_error *err);
 /* How many tickets with this place the engine takes now. */
 size_t tw_engine_room(const struct tw_engine *e, const struct tw_place *place);
 /*

@@ -8,6 +8,9 @@ struct tw_engine_kind {
     const char *name;
     double poll_s, grace_s;
     int (*probe)(struct tw_engine *e, struct twin_error *err);
+    /* NULL: the engine complains itself */
+    int (*knows_place)(const struct tw_engine *e, const struct tw_place *place,
+                       struct twin_error *err);
     size_t (*room)(const struct tw_engine *e, const struct tw_place *place);
     int (*submit)(struct tw_engine *e, const char *batch, struct tw_ticket *const *ticket, size_t n,
                   struct twin_error *err);

@@ -74,6 +74,8 @@ int tw_remote_open(struct tw_remote *r, const struct tw_remote_asked *asked, con
     int rc = tw_engine_open(asked->on, asked->hosts, (size_t)asked->slots, &r->engine, err);
     if (rc == 0 && asked->place)
         rc = tw_place_parse(asked->place, &r->place, err);
+    if (rc == 0 && r->engine)
+        rc = tw_engine_knows_place(r->engine, &r->place, err);
     if (rc != 0 || !r->engine)
         return rc;
     tw_utc_stamp(tw_realtime_ns(), stamp);
@@ -173,6 +175,7 @@ void tw_remote_close(struct tw_remote *r)
         tw_remove_tree(r->folder, NULL, NULL);
     tw_free(r->folder);
     tw_free(r->processor);
+    tw_free(r->type);
     tw_place_free(&r->place);
     for (size_t i = 0; i < r->why_count; i++)
         tw_free(r->why[i]);
@@ -280,6 +283,16 @@ int tw_remote_add(const struct twin_launch_options *o, const struct tw_trial *as
 
 /* ---- placing */
 
+/* A processor that a run has shown counts; of a node that had no run yet, the engine's word. */
+static bool is_of_other_type(const struct tw_remote *r, const struct tw_node *n)
+{
+    if (!r->processor)
+        return false;
+    if (n->processor)
+        return strcmp(n->processor, r->processor) != 0;
+    return r->type && strcmp(n->type, r->type) != 0;
+}
+
 /* Nodes of another type than the first run's, with commas; "" when there is none. */
 static char *nodes_of_other_types(const struct tw_remote *r)
 {
@@ -288,7 +301,7 @@ static char *nodes_of_other_types(const struct tw_remote *r)
     const struct tw_node *node = tw_engine_nodes(r->engine, &n);
     tw_buf_puts(&b, "");
     for (size_t i = 0; i < n; i++)
-        if (r->processor && strcmp(node[i].type, r->processor) != 0)
+        if (is_of_other_type(r, &node[i]))
             tw_buf_printf(&b, "%s%s", b.len ? "," : "", node[i].name);
     return tw_buf_steal(&b);
 }
@@ -470,15 +483,12 @@ static bool is_in_place(struct tw_remote_run *x, const char *node)
         return true;
     /* the processor is what the engine's own words for a type stand for, and it is seen */
     const char *seen = x->trial.run->processor ? x->trial.run->processor : "";
-    if (known) {
-        char *type = tw_strdup(seen);
-        if (type) {
-            tw_free(known->type);
-            known->type = type;
-        }
-    }
-    if (!r->processor)
+    if (known && !known->processor)
+        known->processor = tw_strdup(seen);
+    if (!r->processor) {
         r->processor = tw_strdup(seen);
+        r->type = known ? tw_strdup(known->type) : NULL;
+    }
     return !r->processor || strcmp(r->processor, seen) == 0;
 }
 
@@ -514,7 +524,10 @@ static void take_result(struct tw_remote_run *x, const struct tw_result *result)
     if (!is_in_place(x, result->node)) {
         twin_run_free(x->trial.run);
         x->trial.run = NULL;
-        lose(x, &r->misplaced, "the engine put it on a node that was not asked for");
+        lose(x, &r->misplaced,
+             tw_place_holds(&x->ticket.place, result->node)
+                 ? "its processor is another one than the first run's"
+                 : "the engine put it on a node that was not asked for");
         return;
     }
     r->refused += tw_claim_again(x->ticket.folder) > 0;

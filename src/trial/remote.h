@@ -38,7 +38,9 @@ struct tw_remote {
     uint64_t polled_ns, alive_ns;
     bool stdin_kept; /* stdin is in the spool */
     bool stopped;    /* the person wanted an end: all was taken back */
-    char *processor; /* of the first run, for TW_PLACE_SAME_TYPE; owned */
+    /* of the first run, for TW_PLACE_SAME_TYPE: its processor, and the engine's word for the type
+     * of its node; owned */
+    char *processor, *type;
     /* what was made again, and why; the texts are owned */
     size_t lost, misplaced, twice;
     size_t refused; /* started again by the engine beside the run that counts, which went on */

@@ -91,6 +91,17 @@ def test_runs_are_those_of_this_machine(check, home):
     assert run["node"]["engine"] == "cmd" and run["node"]["attempt"] == 1
 
 
+def test_nobody_else_reads_an_order(check, tmp_path):
+    """It holds the whole environment of the caller."""
+    seen = tmp_path / "seen"
+    look = "d=$(dirname {script}); stat -c %a $d/order $d/../.. >> " + str(seen) + "; {command}; "
+    done = check(look + f"ls $d >> {seen}", runs=2)
+    assert done.rc == 0, done
+    names = seen.read_text().split()
+    assert names.count("600") == 2 and names.count("700") == 2, names
+    assert names.count("result.json") == 2 and "order" not in names, names
+
+
 def test_side_by_side_on_hosts(check, home):
     began = time.monotonic()
     done = check(": {host}; {command}", "--hosts", "n1,n2,n3,n4", runs=9, env={"JOB_S": "1.5"})
@@ -123,6 +134,13 @@ def test_place(check, home):
     done = check(": {host}; {command}", *hosts, "--place", "pin:n2")
     assert done.rc == 0 and set(nodes_of(home).values()) == {"n2"}, done
     assert "on 1 node: n2 (3)" in notes(done)
+
+
+def test_same_type(check, home):
+    """Hosts that had no run yet are of no other type, as far as anybody knows."""
+    hosts = ("--hosts", "n1,n2,n3")
+    done = check(": {host}; {command}", *hosts, "--place", "same-type", runs=7, env={"JOB_S": "1"})
+    assert done.rc == 0 and set(nodes_of(home).values()) == {"n1", "n2", "n3"}, done
 
 
 def test_a_node_that_computes_otherwise(check, home):
@@ -272,6 +290,9 @@ def test_ctrl_c(check, build, start, home, script, work):
         (("--on", "cmd:ssh host"), "expected {command}"),
         (("--on", "cmd:ssh {host} {command}"), "--hosts"),
         (("--on", "cmd:{command}", "--place", "left"), "--place"),
+        (("--on", "cmd:{command}", "--place", "type:a100"), "for --on slurm"),
+        (("--on", "cmd:{command} {host}", "--hosts", "a,b", "--place", "pin:c"), "leaves none"),
+        (("--on", "cmd:{command} {host}", "--hosts", "a,b", "--place", "avoid:b,a"), "leaves none"),
         (("--place", "any"), "belong to --on"),
         (("--on", "cmd:{command}", "--show-output"), "--show-output"),
     ],
