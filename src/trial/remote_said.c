@@ -140,8 +140,8 @@ static void note_where_it_diverges(const struct twin_run *const *runs, size_t co
         return;
     size_t n = splits(runs, count, v, node_of, s);
     note_split("node",
-               "; an association, not a cause: twinrun isolate --on varies the node on "
-               "purpose, --place avoid:NODE leaves it out",
+               "; an association, not a cause: what else goes with that node is not known "
+               "(--place avoid:NODE leaves it out)",
                s, n, v);
     n = splits(runs, count, v, processor_of, s);
     note_split("processor", "; an association, not a cause", s, n, v);
