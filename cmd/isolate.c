@@ -11,6 +11,7 @@
 
 #include "terminal.h"
 #include "say.h"
+#include "on.h"
 #include "page.h"
 #include "runs.h"
 #include "verdict.h"
@@ -43,6 +44,8 @@ static const struct tw_option options[] = {
      "(--fresh-dir). They share the machine: causes that hang on timing may show more often or "
      "less, and what a pin costs is not measured",
      SEARCH(jobs), 1, 64},
+    TW_ON_OPTIONS(SEARCH(engine.on), SEARCH(engine.place), SEARCH(engine.hosts),
+                  SEARCH(engine.slots)),
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", SEARCH(steps),
      1, UINT32_MAX - 1},
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget",
@@ -165,7 +168,13 @@ static int prepare_search(struct tw_isolate_command *command)
     c->home = tw_home_for_runs(a->home, "isolate");
     if (!c->home)
         return TW_EXIT_TROUBLE;
-    int rc = tw_data_verify("isolate", &a->data, c->args.quiet, &c->data);
+    int rc = tw_on_open("isolate", &command->remote, &c->args.engine, c->home);
+    if (rc >= 0)
+        return rc;
+    c->on = &command->remote;
+    /* jobs of other machines write into one working folder, too */
+    c->args.fresh_dir |= command->remote.engine != NULL;
+    rc = tw_data_verify("isolate", &a->data, c->args.quiet, &c->data);
     if (rc >= 0)
         return rc;
     if (a->save_case && tw_known_may_save(c->home, a->save_case, &err) != 0)
@@ -382,6 +391,7 @@ static int run(int argc, char **argv)
             rc = json_error(rc);
     }
     fini(c);
+    tw_remote_close(&x.remote);
     return rc;
 }
 

@@ -20,7 +20,8 @@ struct tw_isolate_options {
 struct tw_isolate_command {
     struct tw_isolate_options args;
     struct tw_isolate search;
-    bool reported; /* the result is out */
+    struct tw_remote remote; /* who makes its runs */
+    bool reported;           /* the result is out */
 };
 
 /* ---- isolate_next.c. The command to go on with, or ""; malloc'ed, NULL: no memory. */

@@ -97,6 +97,7 @@ struct twin_launch_options tw_isolate_launch_options(const struct tw_isolate *c,
         .window_last = UINT32_MAX,
         .fresh_dir = c->args.fresh_dir,
         .stdin_spool = c->spool,
+        .on = c->on,
         .data = c->data.item,
         .data_count = c->data.count,
     };

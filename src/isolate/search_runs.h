@@ -13,6 +13,7 @@
 #include "base.h"
 #include "front.h"
 #include "journal.h"
+#include "remote.h"
 #include "trial.h"
 #include "verified_data.h"
 
@@ -32,6 +33,7 @@
 struct tw_isolate_args {
     const char *a, *b, *pin, *factor_file;
     uint64_t max_runs, max_time, steps, jobs;
+    struct tw_remote_asked engine; /* who is to make the runs */
     struct tw_strings ignore;
     bool fresh_dir, no_clock, quiet, resume, text, thorough, through;
 };
@@ -67,6 +69,7 @@ struct tw_isolate {
     struct tw_isolate_args args;
     const struct tw_front *front;
     char *const *argv;            /* the job; without any words with --a and --b */
+    struct tw_remote *on;         /* who makes the runs; its engine NULL: this process */
     struct tw_data data;          /* what args.data names, verified */
     struct tw_isolate_arms *arms; /* NULL without --a and --b, and with --through */
     char *shell[2][4];            /* --through: A and B as sh -c; argv is B's */

@@ -28,6 +28,7 @@ static void zoom_into(struct tw_isolate *c, const struct twin_world *w, struct t
                                     .label = "zoom-a",
                                     .agents = true,
                                     .fresh_dir = c->args.fresh_dir,
+                                    .on = c->on,
                                     .stdin_spool = c->spool};
     twin_world_plan_apply(&p, &a);
     struct twin_launch_options b = a;

@@ -32,6 +32,8 @@
 enum { ATTEMPTS_MAX = 4 };
 /* A run that was told to end gets so long before the engine is told to end it. */
 enum { STOP_GRACE_S = 60 };
+/* A run that waits so long for its turn is told of once, with the engine's reason. */
+enum { WAIT_SAID_S = 120 };
 /* The pulse by which nodes know that somebody still wants their runs. */
 enum { PULSE_S = 10, ROUND_MS = 50, WATCH_MS = 500 };
 
@@ -730,6 +732,8 @@ int tw_remote_wait(struct tw_remote_run *x, const char *title, struct tw_trial *
 {
     const struct timespec round = {.tv_nsec = ROUND_MS * 1000000L};
     struct tw_remote *r = x->of;
+    uint64_t began = tw_monotonic_ns();
+    bool said = false;
     int rc = 0;
     x->trial.title = t->on_progress ? NULL : title;
     x->trial.on_progress = t->on_progress;
@@ -739,6 +743,12 @@ int tw_remote_wait(struct tw_remote_run *x, const char *title, struct tw_trial *
         if (rc != 0 || x->phase == ENDED)
             break;
         show(x, title);
+        if (!said && !x->started_ns && seconds_since(began) > WAIT_SAID_S) {
+            said = true;
+            tw_front_say(r->front, "a run waits for %s: %s (Ctrl-C takes it back)",
+                         tw_engine_name(r->engine),
+                         x->ticket.why[0] ? x->ticket.why : "nothing has been heard of it yet");
+        }
         nanosleep(&round, NULL); /* a signal ends it early, and is looked at next */
     }
     tw_front_progress(r->front, NULL);

@@ -7,6 +7,7 @@
 #include "workers.h"
 
 #include "base.h"
+#include "remote.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -114,6 +115,15 @@ int tw_workers_open(struct tw_workers *w, const struct tw_front *front, size_t r
     return 0;
 }
 
+static void give_signals_back(struct tw_workers *w)
+{
+    if (w->signal_fd < 0)
+        return;
+    close(w->signal_fd);
+    w->signal_fd = -1;
+    sigprocmask(SIG_SETMASK, &w->mask, NULL);
+}
+
 int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
                      const struct tw_trial *trial, struct twin_error *err)
 {
@@ -123,6 +133,13 @@ int tw_workers_start(struct tw_workers *w, const struct twin_launch_options *o,
         return twin_error_set(err, TWIN_EINVAL, "more than %zu runs at the same time", w->room);
     struct tw_worker *one = &w->worker[w->count];
     *one = (struct tw_worker){.fd = -1, .trial = *trial};
+    if (o->on && o->on->engine) {
+        give_signals_back(w); /* the front hears them */
+        one->trial.title = NULL;
+        int rc = tw_remote_add(o, trial, &one->remote, err);
+        w->count += rc == 0;
+        return rc;
+    }
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return twin_error_system(err, "cannot make a connection to a process that makes a run");
     fflush(NULL); /* a child would write again what waits here */
@@ -226,17 +243,25 @@ static void show_slowest(const struct tw_workers *w, const char *title, double e
         tw_trial_show(w->front, title, &behind, expected_s, 0);
 }
 
-static void give_signals_back(struct tw_workers *w)
+/* Runs of an engine, all of which go on while the first one is waited for. */
+static void wait_for_remote(struct tw_workers *w, const char *title)
 {
-    if (w->signal_fd < 0)
-        return;
-    close(w->signal_fd);
-    w->signal_fd = -1;
-    sigprocmask(SIG_SETMASK, &w->mask, NULL);
+    for (size_t i = 0; i < w->count; i++) {
+        struct tw_worker *one = &w->worker[i];
+        if (one->remote)
+            one->rc = tw_remote_wait(one->remote, title, &one->trial, &one->err);
+        one->remote = NULL;
+        w->interrupted |= one->rc == TWIN_EINTR;
+    }
+    tw_front_progress(w->front, NULL);
 }
 
 void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s)
 {
+    if (w->count && w->worker[0].remote) {
+        wait_for_remote(w, title);
+        return;
+    }
     for (size_t left = w->count; left > 0;) {
         struct pollfd *p = w->poll;
         p[w->count] = (struct pollfd){.fd = w->signal_fd, .events = POLLIN};
@@ -267,6 +292,8 @@ void tw_workers_close(struct tw_workers *w)
         pass_on(w, SIGTERM);
         tw_workers_wait(w, "", 0);
     }
+    for (size_t i = 0; i < w->count; i++)
+        tw_remote_drop(w->worker[i].remote);
     for (size_t i = 0; i < w->count; i++)
         twin_run_free(w->worker[i].trial.run);
     tw_free(w->worker);

@@ -22,9 +22,10 @@
 
 /* One process that makes one run, and what came of it. */
 struct tw_worker {
-    pid_t pid;             /* 0: none, or it has ended */
-    int fd;                /* what it says; -1 once it has said all */
-    struct tw_trial trial; /* after the wait: what was found. Its run NULL: rc says why */
+    pid_t pid;                    /* 0: none, or it has ended */
+    int fd;                       /* what it says; -1 once it has said all */
+    struct tw_remote_run *remote; /* the run, where an engine makes it: then there is no process */
+    struct tw_trial trial;        /* after the wait: what was found. Its run NULL: rc says why */
     struct twin_progress progress;
     int rc; /* of tw_trial_make; TWIN_EINTR: stopped before there was a run */
     struct twin_error err;

@@ -4,6 +4,7 @@ stopped by the pid files in it. Neither munge, systemd nor root is needed.
 """
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -59,8 +60,9 @@ def missing():
 
 
 def free_ports(count):
-    """A row of ports that nobody listens on."""
-    for base in range(20000 + os.getpid() % 20000, 60000, 16):
+    """A row of ports that nobody listens on now, below those that the system gives out itself."""
+    for _ in range(1000):
+        base = random.randrange(10000, 30000, 16)
         taken = False
         for port in range(base, base + count):
             with socket.socket() as s:
@@ -120,12 +122,25 @@ class Slurm:
         for node in NODES:
             self.start_node(node)
         until = time.monotonic() + 60
-        while self.call("sinfo", "-h", "-N", "-o", "%t", check=False).split() != ["idle"] * len(
-            NODES
-        ):
+        while not self.is_up():
             if time.monotonic() > until:
                 raise OSError("the nodes are not idle: " + self.logs())
             time.sleep(0.1)
+
+    def is_up(self):
+        """All nodes idle, and each of them ours: another cluster's daemon answers, too, where two
+        have taken one port.
+        """
+        states = self.call("sinfo", "-h", "-N", "-o", "%t", check=False).split()
+        taken = [n for n in NODES if "Unable to bind" in self.log_of(n)]
+        if taken:
+            raise OSError(f"the ports of {taken} are taken")
+        pids = all((self.folder / f"slurmd.{n}.pid").exists() for n in NODES)
+        return pids and states == ["idle"] * len(NODES)
+
+    def log_of(self, node):
+        path = self.folder / f"slurmd.{node}.log"
+        return path.read_text() if path.exists() else ""
 
     def logs(self):
         return "\n".join(p.read_text()[-2000:] for p in self.folder.glob("*.log"))
@@ -150,3 +165,17 @@ class Slurm:
             self.end(f"slurmd.{node}")
         self.end("slurmctld")
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def started(cpus=2):
+    """A cluster that is up. What one finds taken, the next finds elsewhere."""
+    for attempt in range(3):
+        cluster = Slurm(cpus)
+        try:
+            cluster.start()
+            return cluster
+        except OSError:
+            cluster.stop()
+            if attempt == 2:
+                raise
+    return None

@@ -308,3 +308,31 @@ def test_on_local_is_no_engine(twinrun, home, script):
     assert done.rc == 0, done
     assert not (home / "engine").exists()
     assert all("node" not in json.loads(p.read_text()) for p in home.glob("runs/*/run.json"))
+
+
+# ---------------------------------------------------------------- a search
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_isolate(twinrun, script, home, tmp_path, jobs):
+    """The cause is found through an engine that also loses runs."""
+    script("job.py", JOB.replace("1e-9", "1e-9 * hash('a')").replace("bad and", ""))
+    (tmp_path / "count").write_text("")
+    losing = COUNTED.format(count=tmp_path / "count", case="4|9) true;; *) : {host}; {command};;")
+    done = twinrun(
+        *(
+            "isolate",
+            "--json",
+            "--no-cases",
+            "--jobs",
+            jobs,
+            "--pin",
+            "hash-seed,dir-order,entropy",
+        ),
+        *("--on", f"cmd:{losing}", "--hosts", "n1,n2,n3", "--", sys.executable, "job.py"),
+        env={"TWINRUN_ENGINE_GRACE": "0.5"},
+    )
+    assert done.rc == 1, done
+    assert [c["factor"] for c in done.json["causes"]] == ["hash-seed"], done
+    assert "2 of 4" in done.err and set(nodes_of(home).values()) <= {"n1", "n2", "n3"}
+    assert nothing_left(home)

@@ -21,12 +21,9 @@ def slurm():
     if why:
         assert not FULL, why
         pytest.skip(why)
-    cluster = slurm_here.Slurm()
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
+    cluster = slurm_here.started()
+    yield cluster
+    cluster.stop()
 
 
 @pytest.fixture
