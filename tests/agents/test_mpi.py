@@ -192,7 +192,11 @@ def test_another_algorithm_is_the_collective_s(build, twinrun):
     first = done.json["first"]
     assert (first["step"], first["name"], first["kind"]) == (0, "MPI_Allreduce", "out")
     assert (first["role"], first["layer"]) == ("origin", "collective"), first
-    assert any("it diverged in the collective" in note for note in done.json["notes"])
+    said = (
+        "what the ranks gave to MPI_Allreduce in step 0 was equal in both runs: it diverged in "
+        "the collective"
+    )
+    assert said in done.json["notes"], done.json["notes"]
 
 
 def test_arrival_order_is_told_beside_what_differs(build, kind, twinrun):
@@ -208,7 +212,14 @@ def test_arrival_order_is_told_beside_what_differs(build, kind, twinrun):
     orders = re.findall(r"from ranks ([0-9, ]+) in run", told[0])
     a, b = ([int(rank) for rank in order.split(", ")] for order in orders)
     assert sorted(a) == sorted(b) == [1, 2, 3] and a != b, told
-    assert "whether it is the cause was not tried" in told[0]
+    said = (
+        "; contents were equal until then. That is what was recorded; whether it is the cause was "
+        "not tried"
+    )
+    assert said in told[0]
+    assert " (another order first in step 0)" in told[0] or "before that, in step 0, " in told[0]
+    call = "rank 0: call [0-9]+ of MPI_Bcast on MPI_COMM_WORLD in run 1, behind [0-9]+ messages received"
+    assert any(re.fullmatch(call, n) for n in v["notes"]), v["notes"]
 
 
 def test_another_order_without_effect_is_benign(build, kind, twinrun):
@@ -217,6 +228,11 @@ def test_another_order_without_effect_is_benign(build, kind, twinrun):
     done = twinrun("check", "--json", "--a", a, "--b", b, env=ROOTED)
     assert done.json["outcome"] == "same" and done.rc == 0, done
     assert any("MPI_Recv from rank" in b["name"] for b in done.json["benign"]), done.json["benign"]
+    said = (
+        "the program shows what it sends and receives over MPI, and that was compared; what it "
+        "computes in between was not seen"
+    )
+    assert said in done.json["notes"], done.json["notes"]
 
 
 def test_one_sided_calls_are_said_to_be_unseen(build, kind, twinrun):
@@ -240,7 +256,10 @@ def test_who_had_not_come_is_named(build, kind, twinrun):
     told = [n for n in done.json["notes"] if "waited in call" in n]
     assert len(told) == 1, done
     assert "ranks 0, 2 waited in call 4 of MPI_Allreduce on MPI_COMM_WORLD" in told[0]
-    assert "no record of rank 1 shows that call" in told[0], told
+    assert "no record of rank 1 shows that call; the last one of rank 1 is the " in told[0], told
+    killed = "(what a process did in the 250 ms before it was killed may be missing)"
+    assert told[0].endswith(killed), told
+    assert "run 1: when it ended, ranks 0, 2 waited in call 4 of " in told[0], told
 
 
 def test_a_rank_that_dies_fails_the_run(build, kind, twinrun):
