@@ -107,29 +107,20 @@ static void posted(const char *function, bool persistent, void *buffer, int n, t
     tw_mpi_pending(tw_mpi_at(request, 0), &p);
 }
 
-TW_WATCH(Irecv, (buffer, n, type, from, tag, comm, request), void *buffer, int n,
-         tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *request)
-{
-    if (!tw_mpi_enter())
-        return real(buffer, n, type, from, tag, comm, request);
-    int rc = real(buffer, n, type, from, tag, comm, request);
-    if (rc == 0)
-        posted("MPI_Irecv", false, buffer, n, type, from, tag, comm, request);
-    tw_mpi_leave();
-    return rc;
-}
-
-TW_WATCH(Recv_init, (buffer, n, type, from, tag, comm, request), void *buffer, int n,
-         tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *request)
-{
-    if (!tw_mpi_enter())
-        return real(buffer, n, type, from, tag, comm, request);
-    int rc = real(buffer, n, type, from, tag, comm, request);
-    if (rc == 0)
-        posted("MPI_Recv_init", true, buffer, n, type, from, tag, comm, request);
-    tw_mpi_leave();
-    return rc;
-}
+#define POST(name, persistent)                                                           \
+    TW_WATCH(name, (buffer, n, type, from, tag, comm, request), void *buffer, int n,     \
+             tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *request)   \
+    {                                                                                    \
+        if (!tw_mpi_enter())                                                             \
+            return real(buffer, n, type, from, tag, comm, request);                      \
+        int rc = real(buffer, n, type, from, tag, comm, request);                        \
+        if (rc == 0)                                                                     \
+            posted("MPI_" #name, persistent, buffer, n, type, from, tag, comm, request); \
+        tw_mpi_leave();                                                                  \
+        return rc;                                                                       \
+    }
+POST(Irecv, false)
+POST(Recv_init, true)
 
 #define SEND_INIT(name)                                                                  \
     TW_WATCH(name, (buffer, n, type, to, tag, comm, request), const void *buffer, int n, \
