@@ -121,8 +121,7 @@ static void note_split(const char *what, const char *advice, const struct split 
         twin_verdict_note(
             v,
             "%s runs on %s %s diverge%s: %llu of %llu there, %llu of %llu elsewhere (Fisher's "
-            "exact "
-            "test, Holm over %zu: p = %.2g)%s",
+            "exact test, Holm over %zu: p = %.2g)%s",
             perfect ? "only" : "more", what, s[i].value, perfect ? "" : " than elsewhere",
             (unsigned long long)s[i].odd, (unsigned long long)(s[i].odd + s[i].usual),
             (unsigned long long)s[i].other_odd,

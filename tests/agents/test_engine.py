@@ -156,6 +156,13 @@ def test_a_node_that_computes_otherwise(check, home):
         done
     )
     assert ("an association" in notes(done)) == (there > 1), done
+    advice = (
+        "; an association, not a cause: what else goes with that node is not known (--place "
+        "avoid:NODE leaves it out)"
+    )
+    if there == 1:
+        advice = "; so few runs may do so by chance, more runs (--runs, with --all) tell"
+    assert " elsewhere (Fisher's exact test, Holm over " in notes(done) and advice in notes(done)
 
 
 def test_a_job_that_diverges_anywhere_is_no_nodes(check, script):
@@ -205,7 +212,8 @@ def test_an_engine_that_starts_twice(check, home):
     done = check("{command}; {command}")
     assert done.rc == 0 and done.json["outcome"] == "same", done
     assert len(list((home / "runs").iterdir())) == 3  # the second start made none
-    assert "started" in notes(done) and "again by itself" in notes(done)
+    assert "started" in notes(done)
+    assert " again by itself, although it was told not to; the second start" in notes(done)
 
 
 def test_an_engine_that_requeues(check):
