@@ -7,7 +7,6 @@
  */
 #include "inside.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,17 +20,6 @@ static uint64_t serials, used;
 static uint32_t unknown; /* seen first when they were used */
 static atomic_flag lock = ATOMIC_FLAG_INIT;
 enum { GONE = 1 }; /* an id that no handle has */
-
-static void hold(void)
-{
-    while (atomic_flag_test_and_set_explicit(&lock, memory_order_acquire))
-        sched_yield();
-}
-
-static void release(void)
-{
-    atomic_flag_clear_explicit(&lock, memory_order_release);
-}
 
 static struct tw_mpi_comm *find(uint64_t id)
 {
@@ -101,7 +89,7 @@ static struct tw_mpi_comm *add(struct tw_mpi_comm *c)
 {
     const uint64_t id = tw_mpi_id(c->handle);
     struct tw_mpi_comm *place = NULL;
-    hold();
+    tw_mpi_hold(&lock);
     struct tw_mpi_comm *there = find(id);
     for (size_t i = 0, at = tw_mix64(id) % SLOTS; !there && i < SLOTS && !place;
          i++, at = (at + 1) % SLOTS) {
@@ -119,7 +107,7 @@ static struct tw_mpi_comm *add(struct tw_mpi_comm *c)
         atomic_store_explicit(&place->id, free_now, memory_order_relaxed);
         atomic_store_explicit(&place->id, id, memory_order_release);
     }
-    release();
+    tw_mpi_release(&lock);
     if (place)
         return place;
     tw_free(c->world);
@@ -160,7 +148,7 @@ void tw_mpi_comm_made(tw_mpi_handle parent, tw_mpi_handle made, const char *what
 
 void tw_mpi_comm_gone(tw_mpi_handle handle)
 {
-    hold();
+    tw_mpi_hold(&lock);
     struct tw_mpi_comm *c = find(tw_mpi_id(handle));
     if (c) {
         /* Requests may still name it: its name stays until the place is used again. */
@@ -168,7 +156,7 @@ void tw_mpi_comm_gone(tw_mpi_handle handle)
         tw_free(c->world);
         c->world = NULL;
     }
-    release();
+    tw_mpi_release(&lock);
 }
 
 int tw_mpi_comm_peer(const struct tw_mpi_comm *c, int rank)

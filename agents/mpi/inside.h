@@ -18,6 +18,7 @@
  * counts, packing), so that progress and matching are what they would be without us.
  */
 #include "abi.h"
+#include <sched.h>
 
 #include <stdatomic.h>
 #include "agents/common/agent.h"
@@ -173,5 +174,18 @@ enum {
         return real ? name##_watched(real, TW_ARGUMENTS arguments) : TW_MPI_NO_FUNCTION; \
     }                                                                                    \
     static int name##_watched(name##_fn *real, __VA_ARGS__)
+
+/* ---- A lock held for a few instructions, on threads of the program's that may not sleep in ours.
+ */
+static inline void tw_mpi_hold(atomic_flag *lock)
+{
+    while (atomic_flag_test_and_set_explicit(lock, memory_order_acquire))
+        sched_yield();
+}
+
+static inline void tw_mpi_release(atomic_flag *lock)
+{
+    atomic_flag_clear_explicit(lock, memory_order_release);
+}
 
 #endif

@@ -15,7 +15,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include "src/base/base.h"
@@ -45,17 +44,6 @@ enum { STATISTICS_ALWAYS = 4 << 10, STATISTICS_MOST = 256 << 10 };
 static __thread int inside __attribute__((tls_model("initial-exec")));
 static _Atomic int known_as; /* 0: not yet looked at; 1: told who we are */
 static atomic_flag lock = ATOMIC_FLAG_INIT;
-
-static void hold(void)
-{
-    while (atomic_flag_test_and_set_explicit(&lock, memory_order_acquire))
-        sched_yield();
-}
-
-static void release(void)
-{
-    atomic_flag_clear_explicit(&lock, memory_order_release);
-}
 
 TW_MPI_ASK(Initialized, (out), int *out)
 TW_MPI_ASK(Finalized, (out), int *out)
@@ -137,11 +125,11 @@ static struct cached identity(int kind, const struct tw_mpi_call *call, enum twi
 {
     struct cached found = {.key = key_of(kind, call, (int)dtype, count)};
     struct cached *place = &cache[found.key >> 1 & (CACHE - 1)];
-    hold();
+    tw_mpi_hold(&lock);
     bool known = place->key == found.key;
     if (known)
         found = *place;
-    release();
+    tw_mpi_release(&lock);
     if (known)
         return found;
     char name[TW_MPI_COMM_NAME];
@@ -149,9 +137,9 @@ static struct cached identity(int kind, const struct tw_mpi_call *call, enum twi
     found.series = tw_agent_series(TWIN_PHASE_COLLECTIVE, kind, name, call->comm->name, NULL,
                                    call->detail ? call->detail : call->function, NULL);
     found.layout = tw_agent_layout((int)dtype, 1, &count);
-    hold();
+    tw_mpi_hold(&lock);
     *place = found;
-    release();
+    tw_mpi_release(&lock);
     return found;
 }
 
@@ -347,13 +335,13 @@ void tw_mpi_unseen(const char *function, const char *why)
     size_t i = 0;
     if (!tw_agent_note)
         return;
-    hold();
+    tw_mpi_hold(&lock);
     while (i < 32 && noted[i] && noted[i] != function)
         i++;
     bool first = i < 32 && !noted[i];
     if (first)
         noted[i] = function;
-    release();
+    tw_mpi_release(&lock);
     if (first) {
         int before = errno;
         snprintf(text, sizeof text, "%s: %s", function, why);

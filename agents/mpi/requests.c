@@ -6,7 +6,6 @@
  */
 #include "inside.h"
 
-#include <sched.h>
 #include <string.h>
 #include "src/base/base.h"
 #include "src/trace/trace.h"
@@ -23,17 +22,6 @@ TW_MPI_ASK(Get_count, (s, t, out), const void *s, tw_mpi_handle t, int *out)
 TW_MPI_ASK(Test_cancelled, (s, out), const void *s, int *out)
 TW_MPI_ASK(Type_dup, (t, out), tw_mpi_handle t, tw_mpi_handle *out)
 TW_MPI_ASK(Type_free, (t), tw_mpi_handle *t)
-
-static void hold(void)
-{
-    while (atomic_flag_test_and_set_explicit(&lock, memory_order_acquire))
-        sched_yield();
-}
-
-static void release(void)
-{
-    atomic_flag_clear_explicit(&lock, memory_order_release);
-}
 
 /* The oldest request of this handle. Holding the lock. */
 static struct tw_mpi_pending *oldest(uint64_t id)
@@ -65,7 +53,7 @@ bool tw_mpi_pending(tw_mpi_handle request, const struct tw_mpi_pending *what)
 {
     const uint64_t id = tw_mpi_id(request);
     bool room = false;
-    hold();
+    tw_mpi_hold(&lock);
     room = kept < PENDING_MOST && used < SLOTS - 1;
     for (size_t at = tw_mix64(id) % SLOTS; room; at = (at + 1) % SLOTS) {
         if (table[at].id > GONE)
@@ -79,7 +67,7 @@ bool tw_mpi_pending(tw_mpi_handle request, const struct tw_mpi_pending *what)
         kept++;
         break;
     }
-    release();
+    tw_mpi_release(&lock);
     if (!room)
         tw_mpi_unseen("MPI_Request", "more operations under way than are followed");
     return room;
@@ -92,7 +80,7 @@ bool tw_mpi_any_pending(void)
 
 bool tw_mpi_take(tw_mpi_handle request, struct tw_mpi_pending *out)
 {
-    hold();
+    tw_mpi_hold(&lock);
     struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
     if (p) {
         *out = *p;
@@ -103,20 +91,20 @@ bool tw_mpi_take(tw_mpi_handle request, struct tw_mpi_pending *out)
         else
             take_out(p);
     }
-    release();
+    tw_mpi_release(&lock);
     return p != NULL;
 }
 
 void tw_mpi_forget(tw_mpi_handle request)
 {
     struct tw_mpi_pending dropped = {0};
-    hold();
+    tw_mpi_hold(&lock);
     struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
     if (p) {
         dropped = *p;
         take_out(p);
     }
-    release();
+    tw_mpi_release(&lock);
     if (dropped.owns_type)
         ask_Type_free(&dropped.data.type.handle);
     if (p && dropped.active)
@@ -126,7 +114,7 @@ void tw_mpi_forget(tw_mpi_handle request)
 void tw_mpi_start(tw_mpi_handle request)
 {
     struct tw_mpi_pending started = {0};
-    hold();
+    tw_mpi_hold(&lock);
     struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
     if (p) {
         p->active = true;
@@ -134,7 +122,7 @@ void tw_mpi_start(tw_mpi_handle request)
         if (p->call.detail == p->detail)
             started.call.detail = started.detail;
     }
-    release();
+    tw_mpi_release(&lock);
     if (p && started.sends && tw_mpi_contents())
         tw_mpi_record(TWIN_KIND_IN, &started.call, &started.data);
 }
