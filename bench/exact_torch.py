@@ -231,7 +231,8 @@ def measure_exchange(name, rank):
             dist.all_reduce(piece)
 
     def whole():
-        one = _reduce.Sum(rows, out, total, total, group, block).start()
+        held = [len(rows)] * group.world
+        one = _reduce.Sum(rows, out, held, total, group, block).start()
         _reduce.finish_all([one], memory)
 
     parts = {

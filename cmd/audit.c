@@ -7,6 +7,7 @@
  * venues' checklists are src/report/evidence's. Nothing of a target is executed. The result may be
  * signed, as a statement about the target's digest.
  */
+#include "areas.h"
 #include "audit_words.h"
 #include "checklist.h"
 #include "say.h"
@@ -177,6 +178,14 @@ static int report(const struct audit_args *a, const struct tw_audited *t, size_t
     return all ? TW_EXIT_SAME : TW_EXIT_DIFFER;
 }
 
+/* Each area as an event of the ledger, for `twinrun slo`. */
+static void note_areas(const struct audit_args *a, const struct tw_audited *t)
+{
+    for (size_t i = 0; i < TWIN_AREAS; i++)
+        tw_ledger_note_event(a->home, "audit", tw_area_passes(t->found.area[i]) ? "pass" : "fail",
+                             twin_area_name((enum twin_area)i));
+}
+
 static int run(int argc, char **argv)
 {
     struct audit_args a = {0};
@@ -205,6 +214,8 @@ static int run(int argc, char **argv)
     }
     if (rc < 0 && a.statement)
         rc = write_statement(&a, &t[0]);
+    for (size_t i = 0; i < given.count && rc < 0; i++)
+        note_areas(&a, &t[i]);
     if (rc < 0)
         rc = report(&a, t, given.count);
     for (size_t i = 0; t && i < given.count; i++) {

@@ -87,12 +87,14 @@ static const struct tw_option options[] = {
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
      "run each time in a scratch copy of the working folder", ASKED(fresh_dir)},
     TW_DATA_OPTION(FIELD(data)),
+    TW_PARITY_OPTION(ASKED(require_parity)),
     {"control", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
      "one more run, unobserved, whose output and files are compared with the first",
      ASKED(control)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
-     "line:REGEX: printed lines and lines of files",
+     "line:REGEX: printed lines and lines of files; number:FIRST-LAST:GLOB: single numbers in "
+     "these steps",
      ASKED(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
      "also judge by these tolerances; the bitwise verdict is shown too", ASKED(tolerance)},
@@ -132,7 +134,9 @@ static const char *const synopsis[] = {
 static const struct tw_pair exits[] = {
     {"0", "same, bit for bit or within the tolerance"},
     {"1", "the runs differ"},
-    {"2", "trouble: bad use, the home cannot be written, the job fails every time"},
+    {"2",
+     "trouble: bad use, the home cannot be written, the job fails every time, its ranks differ "
+     "although --require-parity was given"},
     {"3", "inconclusive: what was seen does not suffice to say \"same\"; the verdict names what "
           "was unseen"},
     {"130", "interrupted by Ctrl-C; what was compared so far has been reported"},
@@ -212,6 +216,8 @@ static void note_in_ledger(const struct tw_check *c, const char *url)
                            .command = command,
                            .outcome = twin_verdict_name(c->series.v->outcome),
                            .first = c->series.v->outcome == TWIN_SAME ? NULL : c->series.v->first,
+                           .verdict = c->series.v,
+                           .arms = c->arms,
                            .runs = (const struct twin_run *const *)c->series.runs,
                            .count = c->series.count});
     tw_free(command);

@@ -74,6 +74,8 @@ int tw_check_prepare(struct tw_check_command *command)
     if (a->asked.tolerance && twin_tolerance_check(a->asked.tolerance, &err) != 0)
         return tw_trouble(&err, "check: --tolerance");
     c->args = a->asked;
+    c->series.require_parity = a->asked.require_parity;
+    c->series.tells_parity = !a->asked.quiet;
     c->series.home = tw_home_for_runs(a->home, "check");
     if (!c->series.home)
         return TW_EXIT_TROUBLE;
@@ -83,9 +85,12 @@ int tw_check_prepare(struct tw_check_command *command)
     if (c->remote.engine && a->asked.show_output)
         return tw_bad_use("check", "--show-output does not go with --on: the jobs print elsewhere "
                                    "(what they print lies in the run folders)");
+    if (c->remote.engine && a->asked.require_parity)
+        return tw_bad_use("check", "--require-parity does not go with --on: the ranks of a job "
+                                   "are compared where it is started");
     /* runs at the same time must not write over each other's files */
     c->args.fresh_dir |= c->remote.engine != NULL;
-    rc = tw_data_verify("check", &a->data, a->asked.quiet, &c->data);
+    rc = tw_data_verify("check", &a->data, c->series.home, a->asked.quiet, &c->data);
     if (rc >= 0)
         return rc;
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */

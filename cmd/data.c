@@ -6,6 +6,7 @@
  */
 #include "data.h"
 
+#include "runs.h"
 #include "terminal.h"
 #include "say.h"
 #include "snapshot_words.h"
@@ -41,7 +42,7 @@ static void say_differences(const char *command, const char *dir, const char *ma
 
 /* -1: the folder is what its snapshot says, and *out is what runs record of it. Else the exit code;
  * said. */
-static int verify_one(const char *command, const char *dir, const char *manifest,
+static int verify_one(const char *command, const char *home, const char *dir, const char *manifest,
                       struct twin_run_data *out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -53,9 +54,10 @@ static int verify_one(const char *command, const char *dir, const char *manifest
     int code = TW_EXIT_TROUBLE;
     if (rc == 0 && held.differences == 0)
         code = -1;
-    else if (rc == 0)
+    else if (rc == 0) {
         say_differences(command, dir, manifest, &held);
-    else if (!held.read)
+        tw_ledger_note_event(home, "snapshot", "mismatch", dir);
+    } else if (!held.read)
         tw_trouble(&err, "%s: --data %s: nothing was run", command, dir);
     else if (!held.taken)
         code = tw_snapshot_failed(&looking, &err);
@@ -66,8 +68,8 @@ static int verify_one(const char *command, const char *dir, const char *manifest
 }
 
 /* What was verified is kept for as long as the process lives, since every launch borrows it. */
-int tw_data_verify(const char *command, const struct tw_strings *given, bool quiet,
-                   struct tw_data *out)
+int tw_data_verify(const char *command, const struct tw_strings *given, const char *home,
+                   bool quiet, struct tw_data *out)
 {
     struct twin_run_data *item = tw_calloc(given->count + 1, sizeof *item);
     int rc = item ? -1 : tw_bad_use(command, "out of memory");
@@ -81,7 +83,7 @@ int tw_data_verify(const char *command, const struct tw_strings *given, bool qui
             rc = tw_bad_use(command, "--data: expected DIR=SNAPSHOT, found \"%s\"",
                             given->items[i]);
         else
-            rc = verify_one(command, dir, manifest, &item[i]);
+            rc = verify_one(command, home, dir, manifest, &item[i]);
         tw_free(dir);
         tw_free(manifest);
     }

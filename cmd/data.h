@@ -20,9 +20,10 @@
      "given",                                                                                  \
      offset}
 
-/* -1: all are as recorded. Else the exit code; what differs was said, on stderr. */
-int tw_data_verify(const char *command, const struct tw_strings *given, bool quiet,
-                   struct tw_data *out);
+/* -1: all are as recorded. Else the exit code; what differs was said, on stderr, and is an event in
+ * the ledger of home (NULL: the default one). */
+int tw_data_verify(const char *command, const struct tw_strings *given, const char *home,
+                   bool quiet, struct tw_data *out);
 
 /* ---- looking at folders */
 

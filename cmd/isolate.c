@@ -62,7 +62,8 @@ static const struct tw_option options[] = {
      SEARCH(factor_file)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
-     "line:REGEX: printed lines and lines of files",
+     "line:REGEX: printed lines and lines of files; number:FIRST-LAST:GLOB: single numbers in "
+     "these steps",
      SEARCH(ignore)},
     {"text", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
      "take text and files that differ for a divergence, too: names, paths, orders of words",
@@ -125,6 +126,10 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
 {
     struct twin_world all = {0};
     int rc = twin_factors_load(c->args.factor_file, &c->factors, err);
+    if (rc == 0 && tw_isolate_order_can_be_set(c))
+        twin_factors_with_recording(&c->factors);
+    if (rc == 0 && tw_isolate_nodes_open(c))
+        twin_factors_with_nodes(&c->factors);
     if (rc == 0)
         rc = twin_world_parse(&c->factors, c->args.pin ? c->args.pin : "all", &all, NULL, err);
     if (rc != 0)
@@ -137,6 +142,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
     for (size_t i = 0; rc == 0 && i < all.count; i++) {
         const struct twin_factor *f = all.setting[i].factor;
         c->factor[c->count] = f;
+        c->nodes.used |= strcmp(f->id, "node") == 0;
         /* Every pin is only freed, and nothing is shaken: a value that natural runs never took
          * would try innocents, too. */
         c->candidate[c->count++] = (struct twin_candidate){
@@ -145,6 +151,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
             .unit = f->unit,
             .can_pin = true,
             .last_resort = f->last_resort,
+            .may_not_hold = strcmp(f->id, "match-order") == 0,
         };
     }
     twin_world_free(&all);
@@ -174,7 +181,7 @@ static int prepare_search(struct tw_isolate_command *command)
     c->on = &command->remote;
     /* jobs of other machines write into one working folder, too */
     c->args.fresh_dir |= command->remote.engine != NULL;
-    rc = tw_data_verify("isolate", &a->data, c->args.quiet, &c->data);
+    rc = tw_data_verify("isolate", &a->data, c->home, c->args.quiet, &c->data);
     if (rc >= 0)
         return rc;
     if (a->save_case && tw_known_may_save(c->home, a->save_case, &err) != 0)
@@ -306,6 +313,7 @@ static int search_cause(struct tw_isolate_command *command)
     /* Runs after the search: do arms repeat, and who in the job asks for what was found? */
     tw_isolate_a_again(c, r);
     tw_isolate_ask_who(c, r);
+    tw_isolate_which_node(c, r);
     int rc = report(command, r);
     twin_search_report_free(r);
     return rc;
@@ -319,6 +327,8 @@ static void fini(struct tw_isolate *c)
     for (size_t i = 0; i < c->count; i++)
         tw_free(c->effect[i].text);
     tw_isolate_arms_close(c);
+    tw_isolate_order_close(c);
+    tw_isolate_nodes_close(c);
     for (size_t i = 0; i < c->consumer_count; i++) {
         for (size_t k = 0; k < c->consumer[i].count; k++)
             tw_free(c->consumer[i].text[k]);

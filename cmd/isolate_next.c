@@ -30,12 +30,23 @@ static void add_options(struct tw_buf *b, const struct tw_isolate_options *given
     tw_free(text);
 }
 
-/* The ids of the factors that were found, as --pin takes them. */
+/* The options that hold the factors that were found. The order of messages is that of a run; where
+ * it is the only one, run pins the rest, too. */
 static void add_causes(struct tw_buf *b, const struct tw_isolate *c,
                        const struct twin_search_report *r)
 {
-    for (size_t i = 0; i < r->cause_count; i++)
-        tw_buf_printf(b, "%s%s", i ? "," : "", c->factor[r->cause[i].candidate]->id);
+    const char *order = NULL, *before = " --pin ";
+    for (size_t i = 0; i < r->cause_count; i++) {
+        const char *id = c->factor[r->cause[i].candidate]->id;
+        if (strcmp(id, "match-order") == 0 && c->order.known) {
+            order = c->order.matches.recorded->id;
+            continue;
+        }
+        tw_buf_printf(b, "%s%s", before, id);
+        before = ",";
+    }
+    if (order)
+        tw_buf_printf(b, " --replay-order %.8s", order);
 }
 
 /* "twinrun VERB EXTRA OPTIONS JOB", with the variables that were set in front of this command. */
@@ -51,6 +62,29 @@ static char *put_command(const struct tw_isolate_options *given, const struct tw
 
 /* ---- one command */
 
+/* The node is a cause: the same runs, without it, or on the one on which they agreed. */
+static char *without_node(const struct tw_isolate_command *x, const struct twin_search_report *r,
+                          const struct tw_again *again)
+{
+    struct tw_isolate_options given = x->args;
+    const struct tw_isolate *c = &x->search;
+    const char *held = tw_isolate_node_held(c);
+    if (r->cause_count > 1 || (!c->nodes.odd && !held))
+        return NULL;
+    char *odd = c->nodes.odd ? tw_strdup(c->nodes.odd) : NULL, *end = odd;
+    for (const char *p = odd; p && *p; p++) /* "n1, n2" as --place has it */
+        if (*p != ' ')
+            *end++ = *p;
+    if (odd)
+        *end = '\0';
+    char *place = odd ? tw_printf("avoid:%s", odd) : tw_printf("pin:%s", held);
+    given.search.engine.place = place;
+    char *text = place ? put_command(&given, again, &tw_command_check, NULL, again->job) : NULL;
+    tw_free(place);
+    tw_free(odd);
+    return text;
+}
+
 /* The pin, for good; or, where runs may still diverge under it, the search again until that is
  * decided. */
 static char *after_isolated(const struct tw_isolate_command *x, const struct twin_search_report *r,
@@ -60,6 +94,10 @@ static char *after_isolated(const struct tw_isolate_command *x, const struct twi
     const struct tw_isolate *c = &x->search;
     struct tw_buf extra = {0};
     const struct tw_command *to = r->more ? &tw_command_isolate : &tw_command_run;
+    if (c->nodes.used && (c->nodes.odd || !r->more))
+        for (size_t i = 0; i < r->cause_count; i++)
+            if (strcmp(c->factor[r->cause[i].candidate]->id, "node") == 0)
+                return without_node(x, r, again);
     /* Twice as many as the search itself says are missing: some of them will be spent on others. */
     if (r->more) {
         uint32_t enough = r->runs + 2 * r->more;
@@ -68,7 +106,6 @@ static char *after_isolated(const struct tw_isolate_command *x, const struct twi
         if (most != DEFAULT_RUNS)
             tw_buf_printf(&extra, " --max-runs %u", most);
     } else {
-        tw_buf_puts(&extra, " --pin ");
         add_causes(&extra, c, r);
     }
     char *text = put_command(given, again, to, extra.data, again->job);
@@ -138,7 +175,7 @@ static char *after_through(const struct tw_isolate_command *x, const struct twin
     for (int arm = 0; arm < 2; arm++) {
         struct tw_buf run = {0};
         char *quoted = tw_shell_quote(c->shell[arm], 0);
-        tw_buf_puts(&run, "twinrun run --pin ");
+        tw_buf_puts(&run, "twinrun run");
         add_causes(&run, c, r);
         if (c->args.factor_file) {
             char *words[] = {(char *)c->args.factor_file, NULL}, *file = tw_shell_quote(words, 0);

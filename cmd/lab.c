@@ -8,6 +8,7 @@
  */
 #include "data.h"
 #include "lab_report.h"
+#include "on.h"
 #include "page.h"
 #include "runs.h"
 #include "say.h"
@@ -32,6 +33,7 @@ static const struct tw_option options[] = {
      "given, the one that it writes",
      FIELD(weights)},
     TW_DATA_OPTION(FIELD(data)),
+    TW_ON_OPTIONS(FIELD(engine.on), FIELD(engine.place), FIELD(engine.hosts), FIELD(engine.slots)),
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Job", "run in scratch copies of the working folder",
      FIELD(fresh_dir)},
     {"step", 's', TW_OPT_STRING, "LIST", "all", "Runs",
@@ -83,7 +85,7 @@ static int weigh_data(struct tw_lab *lab, const char *data)
     const char *const list[] = {given, NULL};
     const struct tw_strings strings = {(const char **)(uintptr_t)list, 1};
     rc = rc ? tw_trouble(&err, "lab: the data of the example")
-            : tw_data_verify("lab", &strings, true, &lab->data);
+            : tw_data_verify("lab", &strings, lab->args.home, true, &lab->data);
     tw_free(given);
     return rc;
 }
@@ -121,7 +123,7 @@ static int choose_job(struct tw_lab *lab, const struct tw_operands *job)
     lab->name = "a job of yours";
     lab->weights = lab->args.weights ? tw_strdup(lab->args.weights) : NULL;
     return tw_lab_copy_words(lab, (const char *const *)job->items, &err) == 0
-               ? tw_data_verify("lab", &lab->args.data, lab->args.quiet, &lab->data)
+               ? tw_data_verify("lab", &lab->args.data, lab->args.home, lab->args.quiet, &lab->data)
                : tw_trouble(&err, "lab");
 }
 
@@ -137,6 +139,11 @@ static int prepare_lab(struct tw_lab *lab, const struct tw_operands *job)
     lab->home = tw_home_for_runs(lab->args.home, "lab");
     if (!lab->home)
         return TW_EXIT_TROUBLE;
+    rc = tw_on_open("lab", lab->on, &lab->args.engine, lab->home);
+    if (rc >= 0)
+        return rc;
+    /* runs at the same time must not write over each other's files */
+    lab->args.fresh_dir |= lab->on->engine != NULL;
     char *shown = tw_home(lab->args.home); /* as the user gave it: it stands in the command */
     lab->folder = shown ? tw_lab_new_folder(shown, &err) : NULL;
     tw_free(shown);
@@ -227,8 +234,11 @@ static int json_error(int code)
 
 static int run(int argc, char **argv)
 {
-    struct tw_lab lab = {
-        .front = &tw_terminal, .audit = tw_lab_audit_run, .natural = {.plan = {.cpu = -1}}};
+    struct tw_remote remote = {.engine = NULL};
+    struct tw_lab lab = {.front = &tw_terminal,
+                         .on = &remote,
+                         .audit = tw_lab_audit_run,
+                         .natural = {.plan = {.cpu = -1}}};
     struct tw_operands job;
     struct twin_error err = TWIN_ERROR_INIT;
     int rc = tw_options_parse(&tw_command_lab, argc, argv, &lab.args, &job);
@@ -246,6 +256,7 @@ static int run(int argc, char **argv)
             rc = json_error(rc);
     }
     tw_lab_fini(&lab);
+    tw_remote_close(&remote);
     return rc;
 }
 

@@ -162,7 +162,9 @@ static int store_value(const struct tw_option *o, const char *value, void *args,
         /* A pattern that does not compile is found now and not after the runs. */
         if (rc == 0 && strcmp(o->name, "ignore") == 0 &&
             (rc = twin_ignore_check(&value, 1, NULL)) != 0)
-            snprintf(text, 96, "an extended regular expression behind \"line:\"");
+            snprintf(text, 96,
+                     "an extended regular expression behind \"line:\", FIRST-LAST:GLOB behind "
+                     "\"number:\"");
         break;
     case TW_OPT_LEVEL:
         snprintf(text, 96, "steps, tensors, modules or ops");

@@ -8,6 +8,7 @@
 #include "record.h"
 #include "runs.h"
 #include "say.h"
+#include "terminal.h"
 
 #include "base.h"
 
@@ -33,7 +34,9 @@ static const struct tw_pair exits[] = {
     {"N", "the job's own exit code, or 128 + the number of the signal that killed it"},
     {"126", "the command was found but could not be executed"},
     {"127", "the command was not found"},
-    {"2", "bad use of twinrun, or data that are not what --data says; the job was not started"},
+    {"2",
+     "bad use of twinrun, or data that are not what --data says; the job was not started. With "
+     "--require-parity: ranks that differ or were not seen; the job was ended"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
@@ -58,6 +61,9 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
                                             struct tw_transparent *t)
 {
     t->code = -1;
+    t->trial.require_parity = a->require_parity;
+    if (a->require_parity || !a->quiet)
+        t->trial.parity_front = &tw_terminal;
     return (struct twin_launch_options){
         .argv = argv,
         .home = a->home,
@@ -91,8 +97,11 @@ int tw_record_failed(const struct tw_transparent *t, char **argv, const char *ho
 
 /* A run that --steps ended has done what was asked of it: 0. One that had to be killed after Ctrl-C
  * has no code of its own. */
-int tw_record_exit(const struct twin_run *r)
+int tw_record_exit(const struct tw_transparent *t)
 {
+    const struct twin_run *r = t->trial.run;
+    if (t->trial.end == TW_TRIAL_NO_PARITY)
+        return TW_EXIT_TROUBLE;
     bool ours = r->outcome == TWIN_RUN_STOPPED; /* ended by --steps, as asked */
     /* it did not end when asked to */
     bool killed_by_us = r->outcome == TWIN_RUN_INTERRUPTED && r->signal == SIGKILL;
@@ -114,7 +123,8 @@ static int run(int argc, char **argv)
         return tw_bad_use(
             "record",
             "expected the job's command after --; write: twinrun record -- python train.py");
-    if ((rc = tw_data_verify("record", &a.record.data, a.record.quiet, &a.record.verified)) >= 0)
+    if ((rc = tw_data_verify("record", &a.record.data, a.record.home, a.record.quiet,
+                             &a.record.verified)) >= 0)
         return rc;
     struct twin_launch_options o = tw_record_launch(&a.record, job.items, &t);
     if (tw_trial_make(&t.trial, &o, &err) != 0)
@@ -124,7 +134,7 @@ static int run(int argc, char **argv)
         tw_say("%s", r->message);
     if (!a.record.quiet)
         tw_say("recorded in %s", r->dir);
-    rc = tw_record_exit(r);
+    rc = tw_record_exit(&t);
     tw_ledger_note_run(a.record.home, a.record.ledger, r);
     twin_run_free(r);
     return rc;

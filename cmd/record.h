@@ -15,7 +15,7 @@ struct tw_record_args {
     struct tw_steps_window window;
     struct tw_strings data;
     struct tw_data verified; /* of data */
-    bool lossless, no_telemetry, fresh_dir, quiet;
+    bool lossless, no_telemetry, require_parity, fresh_dir, quiet;
 };
 
 /* The rows of an option table for a struct tw_record_args that is member `m` of struct `s`. */
@@ -72,6 +72,7 @@ struct tw_record_args {
          "Recording",                                                                  \
          "no counters of processes and machine",                                       \
          offsetof(struct s, m.no_telemetry)},                                          \
+        TW_PARITY_OPTION(offsetof(struct s, m.require_parity)),                        \
         TW_DATA_OPTION(offsetof(struct s, m.data)),                                    \
         {"fresh-dir",                                                                  \
          0,                                                                            \
@@ -107,12 +108,13 @@ struct tw_transparent {
 };
 struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char **argv,
                                             struct tw_transparent *t);
+/* The exit code of a run that has ended so: the job's, or trouble where its ranks were to be alike
+ * and were not. */
+int tw_record_exit(const struct tw_transparent *t);
 
 /* After a tw_trial_make that failed with err: runs the job all the same when it was not started,
  * and says how ("unwatched"). Returns the exit code. */
 int tw_record_failed(const struct tw_transparent *t, char **argv, const char *how,
                      const struct twin_error *err);
-/* The exit code that stands for the job's end. */
-int tw_record_exit(const struct twin_run *r);
 
 #endif

@@ -47,7 +47,8 @@ static const struct tw_option options[] = {
      FIELD(html)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
-     "line:REGEX: printed lines and lines of files",
+     "line:REGEX: printed lines and lines of files; number:FIRST-LAST:GLOB: single numbers in "
+     "these steps",
      FIELD(ignore)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
@@ -211,29 +212,24 @@ static int write_page(const struct twin_run *const *runs, size_t count, const ch
 static int page_of_runs(const char *home, const struct tw_operands *names,
                         const struct report_page *what)
 {
-    struct twin_run **runs = tw_calloc(names->count, sizeof *runs);
     char *first = NULL;
-    size_t count = 0;
     bool arms = false;
     /* Comparing may take minutes: whether the page can be written is found out before. */
     int rc = tw_page_check("report", what->html);
-    if (rc == 0 && !runs)
-        rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "report: cannot open the runs");
-    for (; rc == 0 && count < names->count; count += rc == 0) {
-        runs[count] = tw_run_open(home, names->items[count]);
-        char *command = runs[count] ? tw_shell_quote(runs[count]->argv, runs[count]->argc) : NULL;
-        rc = runs[count] ? 0 : TW_EXIT_TROUBLE;
+    struct twin_run **runs = rc == 0 ? tw_runs_open("report", home, names) : NULL;
+    for (size_t i = 0; runs && i < names->count; i++) {
+        char *command = tw_shell_quote(runs[i]->argv, runs[i]->argc);
         arms |= first && command && strcmp(first, command) != 0;
         if (first)
             tw_free(command);
         else
             first = command;
     }
-    if (rc == 0)
-        rc = write_page((const struct twin_run *const *)runs, count, first, arms, what);
-    for (size_t i = 0; i < count; i++)
-        twin_run_free(runs[i]);
-    tw_free(runs);
+    if (runs)
+        rc = write_page((const struct twin_run *const *)runs, names->count, first, arms, what);
+    else if (rc == 0)
+        rc = TW_EXIT_TROUBLE;
+    tw_runs_close(runs, names->count);
     tw_free(first);
     return rc;
 }

@@ -7,6 +7,7 @@
  */
 #include "effects_line.h"
 
+#include "match_order.h"
 #include "record.h"
 #include "runs.h"
 #include "say.h"
@@ -15,6 +16,7 @@
 
 #include "src/stats/stats.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +28,8 @@ enum { PAIRS = 3 };
 /* The options: those of record, and which world. */
 struct run_args {
     struct tw_record_args record;
-    const char *pin, *factor_file;
+    const char *pin, *factor_file, *replay_order;
+    uint64_t replay_wait;
     bool cost;
 };
 
@@ -43,6 +46,12 @@ static const struct tw_option options[] = {
      "run the job three times without and three times with the pins, in turn, and say what they "
      "cost",
      FIELD(cost)},
+    {"replay-order", 0, TW_OPT_STRING, "RUN", NULL, "Factors",
+     "messages of MPI are taken in the order of this recorded run, as long as they come",
+     FIELD(replay_order)},
+    {"replay-wait", 0, TW_OPT_SECONDS, "TIME", "60", "Factors",
+     "how long a message of --replay-order is waited for while others could be taken",
+     FIELD(replay_wait), 1, 3600},
     TW_RECORD_OPTIONS(run_args, record),
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
      "say only what could not be pinned although it was asked for", FIELD(record.quiet)},
@@ -55,7 +64,8 @@ static const struct tw_pair exits[] = {
     {"126", "the command was found but could not be executed"},
     {"127", "the command was not found"},
     {"2", "bad use of twinrun, such as an unknown factor, or data that are not what --data says; "
-          "the job was not started"},
+          "the job was not started. With --require-parity: ranks that differ or were not seen; the "
+          "job was ended"},
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
@@ -63,6 +73,8 @@ static const struct tw_pair examples[] = {
     {"twinrun run --pin all,-threads -- python train.py", "but as many threads as ever"},
     {"twinrun run --pin hash-seed,seed.torch=7 -- python train.py", "only these two"},
     {"twinrun run --cost -- python train.py", "and what it costs"},
+    {"twinrun run --replay-order last -- mpirun -n 4 ./solver",
+     "each receive takes the message that it took in the last run"},
     {NULL, NULL},
 };
 
@@ -114,15 +126,43 @@ static void report(const struct world *w, const struct twin_run *r, bool quiet)
     twin_world_effects_free(e, w->world.count);
 }
 
+/* How far the recorded order was kept. That it was not is said also when quiet. */
+static void report_order(const struct tw_matches *o, const struct twin_run *r, bool quiet)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_matches_kept kept, ends;
+    if (tw_matches_compare(o, r, &kept, &ends, &err) != 0)
+        tw_trouble(&err, "whether the order of messages was kept is not known");
+    else if (!kept.whole)
+        tw_say("replay released after %" PRIu64 " of %" PRIu64 " matches: %s", kept.kept,
+               kept.expected, kept.text ? kept.text : "out of memory for why");
+    else if (!quiet && kept.expected)
+        tw_say("order replayed: %" PRIu64 " of %" PRIu64 " matches", kept.kept, kept.expected);
+    if (err.code == 0 && !ends.whole)
+        tw_say("completed in the recorded order: %" PRIu64 " of %" PRIu64 " receives: %s",
+               ends.kept, ends.expected, ends.text ? ends.text : "out of memory for why");
+    else if (err.code == 0 && !quiet && ends.expected)
+        tw_say("completed in the recorded order: %" PRIu64 " of %" PRIu64 " receives", ends.kept,
+               ends.expected);
+    tw_free(kept.text);
+    tw_free(ends.text);
+}
+
 /* ---- once */
 
-/* The job, as transparent as by record, with the pins. Its own exit code. */
-static int run_once(const struct run_args *a, char **argv, const struct world *w)
+/* The job, as transparent as by record, with the pins. Its own exit code. order: NULL, or the order
+ * of messages to be replayed. */
+static int run_once(const struct run_args *a, char **argv, const struct world *w,
+                    struct tw_matches *order)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_transparent t = {.code = 0};
     struct twin_launch_options o = tw_record_launch(&a->record, argv, &t);
     twin_world_plan_apply(&w->plan, &o);
+    if (order) {
+        o.fill_folder = tw_matches_fill;
+        o.fill_user = order;
+    }
     if (tw_trial_make(&t.trial, &o, &err) != 0)
         return tw_record_failed(&t, argv, "unwatched and unpinned", &err);
     struct twin_run *r = t.trial.run;
@@ -130,7 +170,9 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
         tw_say("%s", r->message);
     else
         report(w, r, a->record.quiet);
-    int rc = tw_record_exit(r);
+    if (order && t.trial.end != TW_TRIAL_NOT_STARTED)
+        report_order(order, r, a->record.quiet);
+    int rc = tw_record_exit(&t);
     tw_ledger_note_run(a->record.home, a->record.ledger, r);
     twin_run_free(r);
     return rc;
@@ -161,6 +203,8 @@ static double run_timed(struct series *s, bool pinned, bool shown)
     o.label = pinned ? "pinned" : "unpinned";
     if (pinned)
         twin_world_plan_apply(&s->w->plan, &o);
+    if (!shown && !s->a->record.require_parity) /* once is enough */
+        t.trial.parity_front = NULL;
     s->stop = true;
     if (tw_trial_make(&t.trial, &o, &err) != 0) {
         s->code = tw_trouble(&err, "the cost was not measured");
@@ -169,7 +213,7 @@ static double run_timed(struct series *s, bool pinned, bool shown)
     struct twin_run *r = t.trial.run;
     if (shown)
         report(s->w, r, s->a->record.quiet);
-    int code = tw_record_exit(r);
+    int code = tw_record_exit(&t);
     if (shown || code != 0)
         s->code = code;
     if (code != 0 || r->outcome == TWIN_RUN_INTERRUPTED || r->outcome == TWIN_RUN_NOT_STARTED)
@@ -217,6 +261,24 @@ static int run_cost(const struct run_args *a, char **argv, const struct world *w
     return s.code;
 }
 
+/* The same in the order of a recorded run. */
+static int run_in_order(const struct run_args *a, char **argv, const struct world *w)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_matches order = {.count = 0};
+    char *home = tw_home(a->record.home);
+    struct twin_run *recorded = tw_run_open(home, a->replay_order);
+    int rc = TW_EXIT_TROUBLE;
+    if (recorded && tw_matches_read(recorded, (uint32_t)(a->replay_wait * 1000), &order, &err) != 0)
+        tw_trouble(&err, "the job was not started");
+    else if (recorded)
+        rc = run_once(a, argv, w, &order);
+    tw_matches_free(&order);
+    twin_run_free(recorded);
+    tw_free(home);
+    return rc;
+}
+
 static int run(int argc, char **argv)
 {
     struct run_args a = {0};
@@ -229,12 +291,20 @@ static int run(int argc, char **argv)
     if (job.count == 0)
         return tw_bad_use(
             "run", "expected the job's command after --; write: twinrun run -- python train.py");
-    if ((rc = tw_data_verify("run", &a.record.data, a.record.quiet, &a.record.verified)) >= 0)
+    if (a.cost && a.replay_order)
+        return tw_bad_use("run", "--cost and --replay-order exclude each other: what is measured "
+                                 "is the job without pins beside that with them");
+    if ((rc = tw_data_verify("run", &a.record.data, a.record.home, a.record.quiet,
+                             &a.record.verified)) >= 0)
         return rc;
     if (make_world(&a, job.items, &w, &err) != 0)
         rc = tw_trouble(&err, "the job was not started");
+    else if (a.cost)
+        rc = run_cost(&a, job.items, &w);
+    else if (a.replay_order)
+        rc = run_in_order(&a, job.items, &w);
     else
-        rc = a.cost ? run_cost(&a, job.items, &w) : run_once(&a, job.items, &w);
+        rc = run_once(&a, job.items, &w, NULL);
     free_world(&w);
     return rc;
 }

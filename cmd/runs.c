@@ -49,6 +49,30 @@ struct twin_run *tw_run_open(const char *home, const char *spec)
     return r;
 }
 
+/* One run that cannot be opened ends it: an answer about the others would not be what was asked. */
+struct twin_run **tw_runs_open(const char *command, const char *home,
+                               const struct tw_operands *names)
+{
+    struct twin_run **runs = home ? tw_calloc(names->count, sizeof *runs) : NULL;
+    if (!runs) {
+        tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "%s: cannot open the runs", command);
+        return NULL;
+    }
+    for (size_t i = 0; i < names->count; i++)
+        if (!(runs[i] = tw_run_open(home, names->items[i]))) {
+            tw_runs_close(runs, i);
+            return NULL;
+        }
+    return runs;
+}
+
+void tw_runs_close(struct twin_run **runs, size_t count)
+{
+    for (size_t i = 0; runs && i < count; i++)
+        twin_run_free(runs[i]);
+    tw_free(runs);
+}
+
 /* ---- the ledger */
 
 void tw_ledger_note(const struct tw_noted *n)
@@ -69,6 +93,19 @@ void tw_ledger_note_run(const char *home, const char *url, const struct twin_run
     char *path = tw_path_absolute(home, NULL);
     if (path)
         tw_ledger_note(&(struct tw_noted){.home = path, .url = url, .runs = &r, .count = 1});
+    tw_free(path);
+    tw_free(given);
+}
+
+void tw_ledger_note_event(const char *home, const char *kind, const char *outcome,
+                          const char *subject)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    const struct twin_ledger_event e = {.kind = kind, .outcome = outcome, .subject = subject};
+    char *given = tw_home(home), *path = given ? tw_path_absolute(given, NULL) : NULL;
+    if (path && tw_ledger_write_event(path, NULL, &e, &err) != 0)
+        tw_say("the ledger was not written: %s; `twinrun ls` catches up from the files of the home",
+               err.message);
     tw_free(path);
     tw_free(given);
 }

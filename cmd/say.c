@@ -17,6 +17,13 @@
 
 static char last[2048]; /* one thread says things, and a message that is longer is cut here only */
 
+static bool silent; /* another process speaks */
+
+void tw_say_nothing(void)
+{
+    silent = true;
+}
+
 const char *tw_said(void)
 {
     return last;
@@ -39,6 +46,8 @@ static void say_message(const char *head, const char *format, va_list ap, const 
     tw_buf_puts(&b, tail);
     snprintf(last, sizeof last, "%s", b.failed ? "out of memory" : b.data);
     tw_buf_free(&b);
+    if (silent)
+        return;
     tw_progress_clear();
     fflush(stdout);
     fprintf(stderr, "twinrun: %s\n", last);

@@ -26,6 +26,9 @@ int tw_bad_use(const char *command, const char *format, ...) __attribute__((form
  */
 void tw_put(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* From here on nothing is printed by tw_say and its kin; what they said is still kept. For a
+ * process that another one speaks for. */
+void tw_say_nothing(void);
 /* What was said last: the JSON form of an error repeats it. "" at first. */
 const char *tw_said(void);
 

@@ -11,6 +11,7 @@
 
 #include "terminal.h"
 #include "journal.h"
+#include "on.h"
 #include "say.h"
 #include "page.h"
 #include "runs.h"
@@ -54,6 +55,7 @@ static const struct tw_option options[] = {
      "what timed runs record: steps, tensors, modules or ops. Less disturbs less", FIELD(level)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
      "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
+    TW_ON_OPTIONS(FIELD(engine.on), FIELD(engine.place), FIELD(engine.hosts), FIELD(engine.slots)),
     {"from", 0, TW_OPT_FILE, "FILE", NULL, "Output",
      "run nothing: take the study from a file that --json wrote, or from its package", FIELD(from)},
     {"csv", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the curve as a table", FIELD(csv)},
@@ -99,6 +101,10 @@ static int measure_runs(struct tw_scale *s)
     s->home = tw_home_for_runs(s->args.home, "scale");
     if (!s->home)
         return TW_EXIT_TROUBLE;
+    int rc = tw_on_open("scale", s->on, &s->args.engine, s->home);
+    if (rc >= 0)
+        return rc;
+    s->args.fresh_dir |= s->on->engine != NULL;
     return tw_scale_measure(s) == 0 ? -1 : TW_EXIT_TROUBLE;
 }
 
@@ -183,15 +189,16 @@ static int report(struct tw_scale *s)
 static int run(int argc, char **argv)
 {
     struct tw_journal journal = {.fd = -1};
-    struct tw_scale s = {.front = &tw_terminal, .journal = &journal};
+    struct tw_remote remote = {.engine = NULL};
+    struct tw_scale s = {.front = &tw_terminal, .on = &remote, .journal = &journal};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_scale, argc, argv, &s.args, &job);
     if (rc < 0 && !s.args.from && !job.count)
         rc = tw_bad_use("scale", "expected the job's command after --; write: twinrun scale -- "
                                  "torchrun --nproc-per-node={n} train.py");
-    if (rc < 0 && s.args.from && (job.count || s.args.resume))
-        rc = tw_bad_use("scale",
-                        "--from runs nothing: expected no command and no --resume beside it");
+    if (rc < 0 && s.args.from && (job.count || s.args.resume || s.args.engine.on))
+        rc = tw_bad_use(
+            "scale", "--from runs nothing: expected no command, no --resume and no --on beside it");
     if (rc >= 0)
         return rc;
     /* The page is tried before hours of runs. */
@@ -211,6 +218,7 @@ static int run(int argc, char **argv)
     if (rc < 0)
         rc = report(&s);
     tw_scale_free(&s);
+    tw_remote_close(&remote);
     tw_journal_close(&journal);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include "shrink_runs.h"
 
 #include "terminal.h"
+#include "on.h"
 #include "say.h"
 #include "runs.h"
 #include "options.h"
@@ -38,9 +39,11 @@ static const struct tw_option options[] = {
      "what is recorded: steps, tensors, modules or ops", FIELD(level)},
     {"fresh-dir", 0, TW_OPT_FLAG, NULL, NULL, "Recording",
      "run each time in a scratch copy of the working folder", FIELD(fresh_dir)},
+    TW_ON_OPTIONS(FIELD(engine.on), FIELD(engine.place), FIELD(engine.hosts), FIELD(engine.slots)),
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
-     "line:REGEX: printed lines and lines of files",
+     "line:REGEX: printed lines and lines of files; number:FIRST-LAST:GLOB: single numbers in "
+     "these steps",
      FIELD(ignore)},
     {"no-zoom", 0, TW_OPT_FLAG, NULL, NULL, "Comparison",
      "do not name the operation of the first divergence, before and after", FIELD(no_zoom)},
@@ -139,6 +142,11 @@ static int prepare_shrinking(struct tw_shrink *c)
     c->home = tw_home_for_runs(c->args.home, "shrink");
     if (!c->home)
         return TW_EXIT_TROUBLE;
+    rc = tw_on_open("shrink", c->on, &c->args.engine, c->home);
+    if (rc >= 0)
+        return rc;
+    /* runs at the same time must not write over each other's files */
+    c->args.fresh_dir |= c->on->engine != NULL;
     if (!isatty(STDIN_FILENO)) /* each run is to read the same bytes */
         c->spool = tw_printf("%s/stdin-%d-%llx", c->home, (int)getpid(),
                              (unsigned long long)tw_monotonic_ns());
@@ -150,7 +158,8 @@ static int prepare_shrinking(struct tw_shrink *c)
 
 static int run(int argc, char **argv)
 {
-    struct tw_shrink c = {.front = &tw_terminal};
+    struct tw_remote remote = {.engine = NULL};
+    struct tw_shrink c = {.front = &tw_terminal, .on = &remote};
     struct tw_operands job;
     int rc = tw_options_parse(&tw_command_shrink, argc, argv, &c.args, &job);
     if (rc < 0 && job.count == 0)
@@ -168,6 +177,7 @@ static int run(int argc, char **argv)
             rc = json_error(rc);
     }
     tw_shrink_fini(&c);
+    tw_remote_close(&remote);
     tw_free(c.args.knobs.items);
     tw_free(c.args.ignore.items);
     return rc;

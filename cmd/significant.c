@@ -10,6 +10,7 @@
 
 #include "terminal.h"
 #include "say.h"
+#include "on.h"
 #include "options.h"
 #include "runs.h"
 #include "significant_arms.h"
@@ -24,6 +25,7 @@
 struct significant_args {
     const char *metric, *question, *within, *floor, *alpha, *home, *a, *b;
     uint64_t runs, seed, steps;
+    struct tw_remote_asked engine;
     bool json, quiet;
 };
 
@@ -54,6 +56,7 @@ static const struct tw_option options[] = {
     {"seed", 0, TW_OPT_COUNT, "N", "1", "Runs to make", "of that order", FIELD(seed), 0, INT64_MAX},
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Runs to make", "end each run after N steps",
      FIELD(steps), 1, UINT32_MAX - 1},
+    TW_ON_OPTIONS(FIELD(engine.on), FIELD(engine.place), FIELD(engine.hosts), FIELD(engine.slots)),
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output",
      "print one JSON object, schema twinrun.significant/1", FIELD(json)},
@@ -220,13 +223,15 @@ static int arms(struct significant_args *a, struct tw_significant *s)
         return rc;
     struct tw_experiment x = {
         .front = &tw_terminal,
-        .asked = {{a->a, a->b}, a->home, a->runs, a->seed, a->steps, a->json, a->quiet},
+        .asked = {{a->a, a->b}, a->home, a->runs, a->seed, a->steps, a->engine, a->json, a->quiet},
         .home = tw_home_for_runs(a->home, "significant"),
         .metric = {.measure = s->measure, .asked = s->asked},
     };
     tw_interrupt_hold();
     tw_progress_setup(a->quiet);
-    rc = x.home ? experiment(&x) : TW_EXIT_TROUBLE;
+    rc = x.home ? tw_on_open("significant", &x.on, &a->engine, x.home) : TW_EXIT_TROUBLE;
+    if (rc < 0)
+        rc = experiment(&x);
     if (rc == 0)
         rc = print_experiment(&x);
     tw_experiment_fini(&x);
@@ -244,6 +249,9 @@ static int run(int argc, char **argv)
     /* Runs that are made here, or values that are there: not both. */
     if ((a.a || a.b) && given.count == 0)
         return arms(&a, &s);
+    if (a.engine.on || a.engine.place || a.engine.hosts || a.engine.slots)
+        return tw_bad_use("significant", "--on, --place, --hosts and --slots go with --a CMD --b "
+                                         "CMD: values that are there already need no run");
     if (given.count != 2 || a.a || a.b)
         return tw_bad_use(
             "significant",

@@ -18,6 +18,7 @@ struct tw_verdict_output {
     /* of the page: how the runs were compared; NULL: as they stand */
     const struct twin_compare_options *compare;
     bool json, github;
+    bool plain;    /* stdout leads to a launcher, which may make a terminal of a file */
     bool can_zoom; /* a zoom may add to this verdict: suggest it */
     /* the cause is not known and the job can be run again: suggest twinrun isolate */
     bool can_isolate;

@@ -5,6 +5,7 @@
  */
 #include "verify.h"
 
+#include "runs.h"
 #include "say.h"
 #include "verify_words.h"
 
@@ -49,6 +50,9 @@ static int verify_envelope(char *const *operands, size_t count, const struct tw_
     static const int exits[] = {[TW_VERIFIED_SAME] = TW_EXIT_SAME,
                                 [TW_VERIFIED_FAILED] = TW_EXIT_DIFFER,
                                 [TW_VERIFIED_OPEN] = TW_EXIT_INCONCLUSIVE};
+    static const char *const words[] = {[TW_VERIFIED_SAME] = "verified",
+                                        [TW_VERIFIED_FAILED] = "failed",
+                                        [TW_VERIFIED_OPEN] = "open"};
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_trust *trust = NULL;
     struct tw_verified v;
@@ -69,6 +73,7 @@ static int verify_envelope(char *const *operands, size_t count, const struct tw_
     else
         tw_signed_text(stdout, &v);
     rc = rc ? rc : exits[v.outcome];
+    tw_ledger_note_event(a->home, "artifact", words[v.outcome], operands[0]);
     tw_verified_free(&v);
     twin_trust_free(trust);
     return rc;

@@ -23,6 +23,7 @@ INSIDE = [
     "src/fingerprint/*.[ch]",
     "src/numerics/*.[ch]",
     "src/mpi/*.[ch]",
+    "src/mpiabi/*.[ch]",
 ]
 # Of the trace format the half that writes; the readers run in our own processes.
 TRACE_READERS = {"batch.c", "dict.c", "entries.c", "holes.c", "reader.c", "reader.h"}

@@ -13,7 +13,7 @@ import os
 import sys
 import zlib
 
-APP = ("vendor/uplot/uPlot.iife.min.js", "page.js", "heatmap.js", "plot.js")
+APP = ("vendor/uplot/uPlot.iife.min.js", "page.js", "overlay.js", "heatmap.js", "plot.js")
 
 
 def read(web, name):

@@ -26,6 +26,9 @@ class Heatmap {
     this.rows = head.rows;
     this.column = next(Uint32Array, head.columns);
     this.cell = next(Uint16Array, head.columns * head.rows);
+    this.overlay = new Overlay(head);
+    /** @type {Record<number, string>} */
+    this.state = head.differsName === undefined ? STATE : { ...STATE, [DIFFERS]: head.differsName };
     this.view = this.whole();
     /** The cell that is read out: its column and row; null: none. @type {{c: number, r: number} | null} */
     this.cursor = null;
@@ -42,7 +45,7 @@ class Heatmap {
     /** @type {{look: string, image: ImageData | null}} */
     this.painted = { look: '', image: null };
     this.canvas = /** @type {HTMLCanvasElement} */ (element('canvas', { class: 'map', tabindex: '0', role: 'application', 'aria-roledescription': 'heatmap',
-      'aria-label': `${head.title} ${count(this.rows)} rows by ${count(this.columns)} columns. Arrow keys move from cell to cell and read them out.` }));
+      'aria-label': `${head.title} ${count(this.rows)} rows by ${count(this.columns)} columns. Arrow keys move from cell to cell and read them out.${this.overlay.label()}` }));
     this.readout = element('p', { class: 'readout', role: 'status' });
     this.legend = element('div', { class: 'legend' });
     this.build();
@@ -76,7 +79,8 @@ class Heatmap {
     this.place.append(this.canvas, this.readout, element('div', { class: 'tools' },
       ...(head.markName === undefined ? [] : [button(head.markName, () => this.visit(head.markColumn, head.markRow), 'f')]),
       button('Next difference', () => this.jump(1), 'n'), button('Previous', () => this.jump(-1), 'p'),
-      button('Zoom in', () => this.zoom(0.5), '+'), button('Zoom out', () => this.zoom(2), '−'), button('Whole picture', () => { this.view = this.whole(); }, 'Esc')),
+      button('Zoom in', () => this.zoom(0.5), '+'), button('Zoom out', () => this.zoom(2), '−'), button('Whole picture', () => { this.view = this.whole(); }, 'Esc'),
+      ...(this.overlay.arrows.length ? [button('Where it came from', () => this.follow(), 'a')] : [])),
     this.legend);
     this.canvas.addEventListener('keydown', e => this.key(e));
     this.canvas.addEventListener('pointermove', e => this.point(e));
@@ -96,7 +100,7 @@ class Heatmap {
   layout() {
     const dpr = devicePixelRatio || 1, width = Math.max(240, this.place.clientWidth);
     const left = Math.round(Math.min(LEFT_MAX, width * 0.34)), room = Math.min(560, Math.max(240, innerHeight * 0.7));
-    const height = Math.round(Math.min(room, Math.max(48, this.rows * 18)));
+    const height = Math.round(Math.min(room, Math.max(48, this.rows * (this.overlay.empty ? 18 : 30))));
     return { dpr, width, height: height + TOP + BOTTOM, x: Math.round(left * dpr), y: Math.round(TOP * dpr), w: Math.round((width - left - 8) * dpr), h: Math.round(height * dpr) };
   }
 
@@ -132,6 +136,7 @@ class Heatmap {
     const c = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext('2d'));
     c.putImageData(this.picture(c), this.area.x, this.area.y);
     this.drawSigns(c);
+    this.overlay.draw(c, this);
     this.drawAxes(c);
     this.drawCursor(c);
     this.drawLegend();
@@ -345,23 +350,31 @@ class Heatmap {
 
   drawLegend() {
     const dpr = this.area.dpr, parts = [];
-    const swatch = (/** @type {number} */ wide, /** @type {(x: number, y: number, w: number) => number} */ colour) => {
+    const blank = (/** @type {number} */ wide) => {
       const canvas = /** @type {HTMLCanvasElement} */ (element('canvas', { 'aria-hidden': 'true' })), w = Math.round(wide * dpr), h = Math.round(14 * dpr);
       canvas.width = w;
       canvas.height = h;
       canvas.style.width = wide + 'px';
       canvas.style.height = '14px';
-      const c = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d')), image = c.createImageData(w, h), p = new Uint32Array(image.data.buffer);
+      return { canvas, w, h, c: /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d')) };
+    };
+    const swatch = (/** @type {number} */ wide, /** @type {(x: number, y: number, w: number) => number} */ colour) => {
+      const { canvas, w, h, c } = blank(wide), image = c.createImageData(w, h), p = new Uint32Array(image.data.buffer);
       for (let y = 0; y < h; y++) for (let x = 0; x < w; x++) p[y * w + x] = colour(x, y, w);
       c.putImageData(image, 0, 0);
       return canvas;
     };
     for (const state of [EQUAL, DIFFERS, ONE_SIDE, NOT_FINITE, LEFT_OUT, GAP, NONE])
       if (this.seen[state])
-        parts.push(element('span', {}, swatch(22, (x, y) => this.pattern(state, x, y)), `${/** @type {any} */ (STATE)[state]}: ${count(this.seen[state])}`));
+        parts.push(element('span', {}, swatch(22, (x, y) => this.pattern(state, x, y)), `${this.state[state]}: ${count(this.seen[state])}`));
     if (this.values) {
       const at = (/** @type {number} */ x, /** @type {number} */ w) => this.colours.ramp[Math.floor(x / w * SAMPLES)];
       parts.splice(this.seen[EQUAL] ? 1 : 0, 0, element('span', {}, `${this.head.valueName} 1e${this.low} `, swatch(120, (x, _, w) => at(x, w)), `1e${this.high}: ${count(this.values)}`));
+    }
+    for (const [text, draw] of this.overlay.samples()) {
+      const { canvas, w, h, c } = blank(30);
+      draw(c, w, h, dpr);
+      parts.push(element('span', {}, canvas, text));
     }
     this.legend.replaceChildren(...parts);
   }
@@ -372,7 +385,7 @@ class Heatmap {
     if (cell) {
       const code = this.cell[cell.r * this.columns + cell.c], group = this.head.group ? this.head.group[cell.r] + ' · ' : '';
       this.readout.textContent = `${this.head.columnName} ${this.column[cell.c]} · ${group}${this.head.row[cell.r]}: ` +
-        (isValue(code) ? `differs, ${this.head.valueName} ${number(10 ** decade(code), 2)}` : /** @type {any} */ (STATE)[code] || 'unknown');
+        (isValue(code) ? `differs, ${this.head.valueName} ${number(10 ** decade(code), 2)}` : this.state[code] || 'unknown') + this.overlay.said(cell.r, cell.c);
     } else {
       this.readout.textContent = 'Point at a cell, or focus the picture: arrow keys move (Shift: by 10), n and p go to the next and previous difference, + and − zoom, Esc shows all. Drag a box to zoom into it.';
     }
@@ -400,6 +413,13 @@ class Heatmap {
     if (this.cursor) this.visit(this.cursor.c, this.cursor.r);
   }
 
+  /** To the cell from which an arrow leads to the current one. */
+  follow() {
+    const at = this.cursor && this.overlay.source(this.cursor.r, this.cursor.c);
+    if (at) this.visit(at.c, at.r);
+    else if (this.cursor) this.visit(this.cursor.c, this.cursor.r);
+  }
+
   zoom(/** @type {number} */ factor) {
     const v = this.view, k = this.cursor || { c: v.c + v.nc / 2, r: v.r + v.nr / 2 };
     const part = (/** @type {number} */ from, /** @type {number} */ n, /** @type {number} */ at, /** @type {number} */ all, /** @type {number} */ least) => {
@@ -416,7 +436,7 @@ class Heatmap {
     /** @type {Record<string, () => void>} */
     const acts = { ArrowLeft: () => this.visit(k.c - by, k.r), ArrowRight: () => this.visit(k.c + by, k.r), ArrowUp: () => this.visit(k.c, k.r - by), ArrowDown: () => this.visit(k.c, k.r + by),
       Home: () => this.visit(0, k.r), End: () => this.visit(this.columns - 1, k.r), PageUp: () => this.visit(k.c, k.r - 20), PageDown: () => this.visit(k.c, k.r + 20),
-      n: () => this.jump(1), p: () => this.jump(-1), f: () => { if (head.markName !== undefined) this.visit(head.markColumn, head.markRow); },
+      n: () => this.jump(1), p: () => this.jump(-1), a: () => this.follow(), f: () => { if (head.markName !== undefined) this.visit(head.markColumn, head.markRow); },
       '+': () => this.zoom(0.5), '=': () => this.zoom(0.5), '-': () => this.zoom(2), Escape: () => this.escape() };
     const act = acts[e.key];
     if (!act) return;

@@ -33,6 +33,7 @@ static int announced_kind; /* what `processes` says about this pid */
 /* forks so far: names the children's roles, equally in every run */
 static uint32_t children;
 static bool quick_exit_hooked;
+static char opened[PATH_MAX]; /* the name of the trace */
 
 static pid_t current_pid(void)
 {
@@ -109,6 +110,16 @@ static void quick_exit_seal(void)
     tw_factors_end();
 }
 
+/* torchrun counts how often it has started its ranks again. Asked now and not with the rest of the
+ * environment: where the ranks are calls of a function (elastic_launch), each sets it itself. */
+static void note_attempt(void)
+{
+    const char *count = getenv("TORCHELASTIC_RESTART_COUNT");
+    uint64_t n;
+    if (count && tw_parse_u64(count, INT32_MAX, &n) == 0 && n > 0)
+        twin_writer_note(tw_agent_writer, TW_NOTE_ATTEMPT, count);
+}
+
 /* Holding the lock; the state is READY. */
 static void open_writer(void)
 {
@@ -117,6 +128,7 @@ static void open_writer(void)
     char path[PATH_MAX];
     int rc = TWIN_ELIMIT;
     if (trace_path(path, sizeof path)) {
+        memcpy(opened, path, sizeof opened);
         options_for(&o, path);
         rc = tw_agent_writer ? twin_writer_reopen_after_fork(tw_agent_writer, &o, &err)
                              : twin_writer_open(&o, &tw_agent_writer, &err);
@@ -127,6 +139,7 @@ static void open_writer(void)
         return;
     }
     opener = current_pid();
+    note_attempt();
     announce_process(tw_agent_config.kind);
     tw_progress_claim();
     if (!quick_exit_hooked)
@@ -372,6 +385,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
         return;
     int saved_errno = errno;
     if (tw_config_read(&tw_agent_config)) {
+        tw_room_limit();
         tw_folder_init(argc, argv);
         if (tw_folder_announce(1)) {
             announced_kind = 1;
@@ -385,29 +399,63 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
     errno = saved_errno;
 }
 
+static void set_rank(int32_t rank, int32_t world)
+{
+    tw_agent_config.rank = rank;
+    tw_agent_config.world = world > rank ? world : rank + 1;
+}
+
+/*
+ * Holding the lock. A process of torch.multiprocessing.spawn learns its rank when it joins its
+ * group, perhaps after its first record. Nothing is rewritten in a trace, so a note in it says the
+ * rank, and the files that are named after the rank get other names. True: the process was no
+ * trainer before, so it has not told its world.
+ */
+static bool join_as(int32_t rank, int32_t world)
+{
+    struct tw_agent_config *c = &tw_agent_config;
+    const int32_t before = c->rank;
+    const bool was_main = strcmp(c->role, "main") == 0;
+    char path[PATH_MAX], said[32];
+    if (opener != current_pid() || (was_main && c->rank == rank && c->world == world))
+        return false;
+    tw_telemetry_begin_anew();
+    set_rank(rank, world);
+    memcpy(c->role, "main", 5);
+    snprintf(said, sizeof said, "%d of %d", (int)c->rank, (int)c->world);
+    twin_writer_note(tw_agent_writer, TW_NOTE_RANK, said);
+    if (before != rank && trace_path(path, sizeof path) && rename(opened, path) == 0)
+        memcpy(opened, path, sizeof opened);
+    tw_world_join(before);
+    tw_progress_update(TW_PROGRESS_RECORDING, true);
+    return !was_main;
+}
+
 void tw_agent_identify(int32_t rank, int32_t world, const char *role, int kind)
 {
     struct tw_guard g;
     struct tw_agent_config *c = &tw_agent_config;
-    if (atomic_load_explicit(&tw_agent_state, memory_order_relaxed) != TW_STATE_READY ||
-        !tw_guard_enter(&g))
+    int state = atomic_load_explicit(&tw_agent_state, memory_order_acquire);
+    bool joins = state == TW_STATE_OPEN && rank >= 0 && !role, tells = false;
+    if ((state != TW_STATE_READY && !joins) || !tw_guard_enter(&g))
         return;
     pthread_mutex_lock(&lock);
-    if (rank < 0) {
-        tw_config_rank(&c->rank, &c->world);
+    state = atomic_load_explicit(&tw_agent_state, memory_order_acquire);
+    if (joins) {
+        tells = state == TW_STATE_OPEN && join_as(rank, world);
     } else {
-        c->rank = rank;
-        c->world = world > rank ? world : rank + 1;
-    }
-    if (role) {
-        size_t n = strnlen(role, sizeof c->role - 1);
-        memcpy(c->role, role, n);
+        if (rank < 0)
+            tw_config_rank(&c->rank, &c->world);
+        else
+            set_rank(rank, world);
+        size_t n = role ? strnlen(role, sizeof c->role - 1) : 4;
+        memcpy(c->role, role ? role : "main", n);
         c->role[n] = '\0';
-    } else {
-        memcpy(c->role, "main", 5);
     }
     announce_process(kind);
     pthread_mutex_unlock(&lock);
+    if (tells)
+        tw_world_report(true);
     tw_guard_leave(&g);
 }
 

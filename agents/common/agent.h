@@ -30,7 +30,8 @@ int tw_agent_window(uint32_t *first, uint32_t *last); /* 1 when a window was giv
 int tw_agent_in_window(void); /* 1 when operation level is active at the current step */
 uint32_t tw_agent_sketch_every(void);
 /* Says who we are; before the first record. rank -1 = from the environment. role NULL = "main".
- * kind: 1 native, 2 python. */
+ * kind: 1 native, 2 python. After the first record only a rank >= 0 of role NULL counts: the
+ * process has joined its group late. */
 void tw_agent_identify(int32_t rank, int32_t world, const char *role, int kind);
 
 uint32_t tw_agent_string(const char *s, size_t bytes);

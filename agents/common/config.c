@@ -75,6 +75,17 @@ void tw_config_rank(int32_t *rank, int32_t *world)
     }
 }
 
+static uint32_t ranks_here(void)
+{
+    static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "MPI_LOCALNRANKS"};
+    uint64_t n = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (read_number(names[i], INT32_MAX, &n))
+            return (uint32_t)n;
+    return 0;
+}
+
 bool tw_config_read(struct tw_agent_config *c)
 {
     uint64_t v;
@@ -93,6 +104,7 @@ bool tw_config_read(struct tw_agent_config *c)
     c->lossless = read_number("TWINRUN_LOSSLESS", 1, &v) && v == 1;
     c->telemetry = !(read_number("TWINRUN_TELEMETRY", 0, &v));
     tw_config_rank(&c->rank, &c->world);
+    c->ranks_here = ranks_here();
     memcpy(c->role, "main", 5);
     c->kind = 1;
     return true;

@@ -25,7 +25,8 @@ struct slot {
     int32_t rank;
     uint64_t steps, records, dropped, observer_ns;
     uint32_t state, kind;
-    uint8_t reserved[16];
+    uint32_t ranks_here;
+    uint8_t reserved[12];
 };
 _Static_assert(sizeof(struct slot) == 64, "docs/format/run-folder.md says 64 bytes");
 
@@ -154,7 +155,8 @@ static void fill_slot(struct slot *s, enum tw_progress_state state)
                        .dropped = c.dropped,
                        .observer_ns = c.observer_ns,
                        .state = (uint32_t)state,
-                       .kind = (uint32_t)tw_agent_config.kind};
+                       .kind = (uint32_t)tw_agent_config.kind,
+                       .ranks_here = tw_agent_config.ranks_here};
     if (tw_agent_writer)
         s->steps = twin_writer_step(tw_agent_writer);
 }

@@ -13,7 +13,11 @@
 #define ROLE_BYTES 256
 #define NAME_BYTES 64
 #define CACHED_NDIM 4
-#define CACHE 256 /* a power of two */
+/* Entries of the cache, powers of two. The small one, for where memory is limited, makes a context
+ * of one page. */
+#define CACHE 256
+#define CACHE_SMALL 8
+#define CONTEXT_PART 256 /* of what is left there, a large context takes at most this part */
 
 struct entry {
     const char *name, *file_line; /* pointers as given: compared before the content */
@@ -33,8 +37,12 @@ struct context {
     uint64_t hash; /* of scope and role: part of the cache's key */
     char scope[SCOPE_BYTES];
     char role[ROLE_BYTES];
-    struct entry cache[CACHE];
+    uint32_t mask; /* of the cache: its entries less one */
+    struct entry cache[];
 };
+
+_Static_assert(sizeof(struct context) + CACHE_SMALL * sizeof(struct entry) <= 4096,
+               "a small context is a page");
 
 static const struct prefix {
     const char *text;
@@ -58,11 +66,19 @@ static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool key_made;
 static __thread struct context *mine __attribute__((tls_model("initial-exec")));
+static __thread bool refused __attribute__((tls_model("initial-exec")));
 
+static size_t context_bytes(uint32_t entries)
+{
+    return sizeof(struct context) + entries * sizeof(struct entry);
+}
+
+/* Mapped: this may be the first memory that the thread asks for (src/base/room.c). */
 static void forget_context(void *p)
 {
+    struct context *c = p;
     mine = NULL;
-    tw_free(p);
+    tw_room_unmap(c, context_bytes(c->mask + 1));
 }
 
 static void make_key(void)
@@ -76,20 +92,32 @@ static inline bool native_is_off(void)
         atomic_load_explicit(&tw_agent_state, memory_order_relaxed) == TW_STATE_OFF, 1);
 }
 
-/* This thread's context; NULL when there is no memory for it: its records are then not kept. */
-static struct context *context(void)
+/* A thread that got no context once stays without: it has forgotten its scope. */
+static struct context *make_context(void)
 {
-    if (mine)
-        return mine;
+    if (refused)
+        return NULL;
     int saved_errno = errno;
     pthread_once(&key_once, make_key);
-    struct context *c = key_made ? tw_calloc(1, sizeof *c) : NULL;
+    uint32_t entries = CACHE;
+    if (context_bytes(entries) > tw_room_left() / CONTEXT_PART)
+        entries = CACHE_SMALL;
+    struct context *c = key_made ? tw_room_map(context_bytes(entries)) : NULL;
     if (c && pthread_setspecific(key, c) != 0) {
-        tw_free(c);
+        tw_room_unmap(c, context_bytes(entries));
         c = NULL;
     }
+    if (c)
+        c->mask = entries - 1;
     errno = saved_errno;
+    refused = !c;
     return mine = c;
+}
+
+/* This thread's context; NULL when there is no memory for it: its records are then not kept. */
+static inline struct context *context(void)
+{
+    return mine ? mine : make_context();
 }
 
 static void rehash(struct context *c)
@@ -206,7 +234,7 @@ static struct entry *find_entry(struct context *c, struct entry *scratch, const 
                                 const char *file_line, const char *func)
 {
     uint64_t h = tw_mix64((uintptr_t)name ^ c->hash ^ (uint64_t)(uintptr_t)file_line << 20);
-    struct entry *e = &c->cache[h & (CACHE - 1)];
+    struct entry *e = &c->cache[h & c->mask];
     if (e->name == name && e->file_line == file_line && e->context == c->hash && e->series &&
         strcmp(e->text, name) == 0)
         return e;
@@ -242,14 +270,30 @@ static uint32_t layout_of(struct entry *e, enum twin_dtype dtype, uint32_t ndim,
     return id;
 }
 
+/* A record of no series counts as lost: the verdict says so. One that the level leaves out is none.
+ */
+static void lose_record(const char *name)
+{
+    const char *rest;
+    if (prefixes[split_row(name, &rest)].level > tw_agent_config.level)
+        return;
+    struct tw_agent_item nothing = {.flags = (uint32_t)TWIN_REC_UNOBSERVED << 8};
+    tw_agent_records(&nothing, 1, NULL, 0);
+}
+
 void twin_record_at(const char *file_line, const char *func, const char *name,
                     enum twin_dtype dtype, uint32_t ndim, const int64_t *shape,
                     const int64_t *strides, const void *data, uint64_t global_offset)
 {
-    struct context *c;
     struct entry scratch, *e;
-    if (native_is_off() || !name || !tw_agent_on() || tw_agent_inside || !(c = context()) ||
-        !(e = find_entry(c, &scratch, name, file_line, func)))
+    if (native_is_off() || !name || !tw_agent_on() || tw_agent_inside)
+        return;
+    struct context *c = context();
+    if (!c) {
+        lose_record(name);
+        return;
+    }
+    if (!(e = find_entry(c, &scratch, name, file_line, func)))
         return;
     bool stats = tw_agent_config.level >= TW_LEVEL_TENSORS;
     struct tw_agent_item item = {.data = data,

@@ -40,6 +40,7 @@ struct tw_agent_config {
     bool lossless;
     bool telemetry;
     int32_t rank, world;
+    uint32_t ranks_here; /* on this machine, by the launcher's variables; 0: they do not tell */
     char role[TW_ROLE_BYTES];
     int kind; /* 1 native, 2 python */
 };
@@ -113,6 +114,8 @@ enum { TW_WRITTEN_PATH_BYTES = 1024 };
 void tw_folder_written(uint64_t bytes_before, const char *path);
 /* world.c: variables, libraries, versions of a trainer; without locks of ours */
 void tw_world_report(bool begins);
+/* The rank became known, or another one than `before`: what was told so far goes under its name. */
+void tw_world_join(int32_t before);
 void tw_progress_claim(void); /* takes a slot */
 /* in a forked child: the slot is the parent's */
 void tw_progress_forget(void);
@@ -124,10 +127,11 @@ void tw_progress_update(enum tw_progress_state state, bool now);
 void tw_agent_announce(int kind);
 
 /* Counters of this process (telemetry.c), inside a guard. A row, unless the last one was just now,
- * after that many steps; the rest of the rows into the file; in a forked child, which has a file of
- * its own. */
+ * after that many steps; the rest of the rows into the file; before the rank changes, since rows
+ * behind that go into a file of that rank; in a forked child, which has a file of its own. */
 void tw_telemetry_row(uint32_t steps);
 void tw_telemetry_flush(void);
+void tw_telemetry_begin_anew(void);
 void tw_telemetry_forget(void);
 
 /* In a forked child: the threads that helped with digests are the parent's. (record.c) */

@@ -170,6 +170,17 @@ void tw_telemetry_flush(void)
     atomic_flag_clear(&taken);
 }
 
+void tw_telemetry_begin_anew(void)
+{
+    if (!tw_agent_config.telemetry || atomic_flag_test_and_set(&taken))
+        return;
+    if (t.begun)
+        flush_rows(tw_monotonic_ns());
+    t.begun = false;
+    t.next_ns = 0;
+    atomic_flag_clear(&taken);
+}
+
 void tw_telemetry_forget(void)
 {
     atomic_flag_clear(&taken);

@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,13 +161,48 @@ static void of_machine(struct out *o, const char *path, const char *begin, const
     line(o, "machine", told);
 }
 
+/* The instruction sets by which libraries choose their code, where the compiler can tell them. */
+static void put_instructions(struct out *o)
+{
+#if defined(__x86_64__)
+    char text[256] = "instructions";
+    struct {
+        const char *name;
+        bool there;
+    } const sets[] = {{"sse4.2", __builtin_cpu_supports("sse4.2")},
+                      {"avx", __builtin_cpu_supports("avx")},
+                      {"avx2", __builtin_cpu_supports("avx2")},
+                      {"fma", __builtin_cpu_supports("fma")},
+                      {"avx512f", __builtin_cpu_supports("avx512f")},
+                      {"avx512dq", __builtin_cpu_supports("avx512dq")},
+                      {"avx512vl", __builtin_cpu_supports("avx512vl")},
+                      {"avx512vnni", __builtin_cpu_supports("avx512vnni")}};
+    size_t used = strlen(text);
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
+        if (sets[i].there)
+            used += (size_t)snprintf(text + used, sizeof text - used, " %s", sets[i].name);
+    line(o, "machine", text);
+#else
+    (void)o;
+#endif
+}
+
 static void put_machine(struct out *o, const struct utsname *u)
 {
     char text[256];
     snprintf(text, sizeof text, "kernel %s", u->release);
     line(o, "machine", text);
+    snprintf(text, sizeof text, "libc %s", gnu_get_libc_version());
+    line(o, "machine", text);
+    put_instructions(o);
     of_machine(o, "/proc/cpuinfo", "model name", ":", "cpu");
     of_machine(o, "/proc/driver/nvidia/version", "NVRM version:", "Module", "nvidia_driver");
+}
+
+static void put_rank(struct out *o)
+{
+    put_number(o, "rank", tw_agent_config.rank);
+    put_number(o, "world", tw_agent_config.world);
 }
 
 static void myself(struct out *o)
@@ -175,8 +211,7 @@ static void myself(struct out *o)
     cpu_set_t cpus;
     char text[PATH_MAX];
     put_number(o, "pid", (long)getpid());
-    put_number(o, "rank", tw_agent_config.rank);
-    put_number(o, "world", tw_agent_config.world);
+    put_rank(o);
     if (uname(&u) == 0) {
         line(o, "host", u.nodename);
         put_machine(o, &u);
@@ -195,24 +230,50 @@ static void myself(struct out *o)
         put_number(o, "processors", CPU_COUNT(&cpus));
 }
 
+static bool path_of(int32_t rank, char path[PATH_MAX])
+{
+    int n = snprintf(path, PATH_MAX, "%s/worlds/%d.%ld", tw_agent_config.run_dir, (int)rank,
+                     (long)getpid());
+    return n > 0 && n < PATH_MAX;
+}
+
+/* flags: O_CREAT, or 0. False: there is no file. */
+static bool open_out(struct out *o, int flags)
+{
+    char path[PATH_MAX];
+    *o = (struct out){.fd = -1};
+    if (path_of(tw_agent_config.rank, path))
+        o->fd = open(path, O_WRONLY | O_APPEND | flags | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0666);
+    return o->fd >= 0;
+}
+
+/* The Python half may have told its part already, also of a process that was no trainer so far. */
+void tw_world_join(int32_t before)
+{
+    char old[PATH_MAX], now[PATH_MAX];
+    struct out o;
+    if (before != tw_agent_config.rank && path_of(before, old) &&
+        path_of(tw_agent_config.rank, now) && access(now, F_OK) != 0)
+        rename(old, now);
+    if (!open_out(&o, 0))
+        return;
+    put_rank(&o);
+    flush_out(&o);
+    close(o.fd);
+}
+
 void tw_world_report(bool begins)
 {
-    struct out o = {.used = 0};
-    char path[PATH_MAX];
-    const struct tw_agent_config *c = &tw_agent_config;
-    if (strcmp(c->role, "main") != 0)
-        return;
-    int n = snprintf(path, sizeof path, "%s/worlds/%d.%ld", c->run_dir, (int)c->rank,
-                     (long)getpid());
-    if (n < 0 || (size_t)n >= sizeof path)
-        return;
-    o.fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW, 0666);
-    if (o.fd < 0)
+    struct out o;
+    if (strcmp(tw_agent_config.role, "main") != 0 || !open_out(&o, O_CREAT))
         return;
     if (begins) {
         myself(&o);
         put_variables(&o);
         versions(&o);
+        /* The launcher compares ranks while they run: it reads nothing into what is not there
+         * yet. */
+        line(&o, "told", "library");
     }
     put_libraries(&o);
     flush_out(&o);

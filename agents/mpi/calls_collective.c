@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Collectives: what this rank gave, before; what it got, after, or when a non-blocking one is
- * complete. One description serves both.
+ * complete. A persistent one gives at each start. One description serves all.
  */
 #include "inside.h"
 
 #include <stdio.h>
+#include "src/base/base.h"
 #include "src/trace/trace.h"
 
 struct exchange {
@@ -104,22 +105,77 @@ static void finished(struct exchange *x)
     tw_mpi_collective_ended(x->call.comm);
 }
 
+/* May what this says be read later on? The program may free types of its own as soon as the call is
+ * back; the one of a whole buffer is kept, those of parts are not. */
+static bool stays(const struct exchange *x, const struct tw_mpi_data *d)
+{
+    enum twin_dtype predefined;
+    bool all = true;
+    for (int i = 0; d->types && all && i < d->parts; i++)
+        all = tw_mpi_predefined(tw_mpi_at(d->types, (size_t)i), &predefined);
+    if (!all)
+        tw_mpi_unseen(x->call.function, "parts of derived types, which may be freed under way");
+    return all;
+}
+
+static void follow(struct exchange *x, struct tw_mpi_pending *p, const void *request)
+{
+    snprintf(p->detail, sizeof p->detail, "%s", x->detail);
+    p->call = x->call;
+    p->call.detail = p->detail[0] ? p->detail : NULL;
+    p->gets = x->gets && stays(x, &x->out);
+    if (p->gets)
+        p->data = x->out;
+    tw_mpi_keep_type(p);
+    tw_mpi_pending(tw_mpi_at(request, 0), p);
+}
+
 static void under_way(struct exchange *x, const void *request)
 {
-    struct tw_mpi_pending p = {.active = true, .call = x->call, .data = x->out};
-    if (!x->gets || !tw_mpi_contents())
-        return;
-    snprintf(p.detail, sizeof p.detail, "%s", x->detail);
-    p.call.detail = p.detail[0] ? p.detail : NULL;
-    tw_mpi_keep_type(&p);
-    tw_mpi_pending(tw_mpi_at(request, 0), &p);
+    struct tw_mpi_pending p = {.active = true};
+    if (x->gets && tw_mpi_contents())
+        follow(x, &p, request);
+}
+
+/* A persistent one was made. */
+static void prepared(struct exchange *x, const void *request)
+{
+    struct tw_mpi_pending p = {.persistent = true};
+    x->call.detail = x->detail[0] ? x->detail : NULL;
+    if (x->gives && tw_mpi_contents() && stays(x, &x->in)) {
+        p.in = tw_malloc(sizeof *p.in);
+        if (p.in) {
+            *p.in = x->in;
+            p.owns_in_type = tw_mpi_keep(&p.in->type, true);
+        } else {
+            tw_mpi_unseen(x->call.function, "out of memory for what it gives");
+        }
+    }
+    follow(x, &p, request);
 }
 
 /*
- * COLLECTIVE(Allreduce, Iallreduce, (arguments), parameters) { fills x }: both functions of that
- * description.
+ * COLLECTIVE(Allreduce, Iallreduce, (arguments), parameters) { fills x }: all functions of that
+ * description. Open MPI has persistent ones under another name until its version 5.
  */
 #define WITH_REQUEST(...) (__VA_ARGS__, request)
+#define WITH_INFO(...) (__VA_ARGS__, info, request)
+#define PERSISTENT(kind, name, made, arguments, ...)                                             \
+    TW_WATCH_AS(kind, made, WITH_INFO arguments, __VA_ARGS__, tw_mpi_handle info, void *request) \
+    {                                                                                            \
+        struct exchange x;                                                                       \
+        if (!tw_mpi_enter())                                                                     \
+            return real WITH_INFO arguments;                                                     \
+        begin(&x, "MPI_" #made, comm);                                                           \
+        describe_##name(&x, TW_ARGUMENTS arguments);                                             \
+        tw_mpi_replay_pause();                                                                   \
+        int rc = real WITH_INFO arguments;                                                       \
+        tw_mpi_replay_resume("MPI_" #made);                                                      \
+        if (rc == 0)                                                                             \
+            prepared(&x, request);                                                               \
+        tw_mpi_leave();                                                                          \
+        return rc;                                                                               \
+    }
 #define COLLECTIVE(name, later, arguments, ...)                         \
     static void describe_##name(struct exchange *x, __VA_ARGS__);       \
     TW_WATCH(name, arguments, __VA_ARGS__)                              \
@@ -130,7 +186,9 @@ static void under_way(struct exchange *x, const void *request)
         begin(&x, "MPI_" #name, comm);                                  \
         describe_##name(&x, TW_ARGUMENTS arguments);                    \
         entered(&x);                                                    \
+        tw_mpi_replay_pause();                                          \
         int rc = real arguments;                                        \
+        tw_mpi_replay_resume("MPI_" #name);                             \
         if (rc == 0)                                                    \
             finished(&x);                                               \
         tw_mpi_leave();                                                 \
@@ -150,6 +208,8 @@ static void under_way(struct exchange *x, const void *request)
         tw_mpi_leave();                                                 \
         return rc;                                                      \
     }                                                                   \
+    PERSISTENT(MPI, name, name##_init, arguments, __VA_ARGS__)          \
+    PERSISTENT(MPIX, name, name##_init, arguments, __VA_ARGS__)         \
     static void describe_##name(struct exchange *x, __VA_ARGS__)
 
 COLLECTIVE(Barrier, Ibarrier, (comm), tw_mpi_handle comm)

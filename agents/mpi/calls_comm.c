@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators as they are made and freed, and calls whose effects nobody sees. */
+/* Communicators as they are made and freed, and the end of MPI. */
 #include "inside.h"
 
 /* A call that all ranks of `parent` make, and that gives *made. */
@@ -8,7 +8,9 @@
     {                                              \
         if (!tw_mpi_enter())                       \
             return real arguments;                 \
+        tw_mpi_replay_pause();                     \
         int rc = real arguments;                   \
+        tw_mpi_replay_resume("MPI_" #name);        \
         if (rc == 0)                               \
             tw_mpi_comm_made(parent, *made, what); \
         tw_mpi_leave();                            \
@@ -41,56 +43,39 @@ MAKES(Intercomm_create, "bridge", (parent, leader, peer, remote, tag, made), PAR
       tw_mpi_handle peer, int remote, int tag, MADE)
 MAKES(Intercomm_merge, "merge", (parent, high, made), PARENT, int high, MADE)
 
-#define ENDS(name)                            \
-    TW_WATCH(name, (comm), void *comm)        \
-    {                                         \
-        if (!tw_mpi_enter())                  \
-            return real(comm);                \
-        tw_mpi_comm_gone(tw_mpi_at(comm, 0)); \
-        int rc = real(comm);                  \
-        tw_mpi_leave();                       \
-        return rc;                            \
+#define ENDS(name)                                   \
+    TW_WATCH(name, (comm), void *comm)               \
+    {                                                \
+        if (!tw_mpi_enter())                         \
+            return real(comm);                       \
+        tw_mpi_replay_comm_gone(tw_mpi_at(comm, 0)); \
+        tw_mpi_comm_gone(tw_mpi_at(comm, 0));        \
+        tw_mpi_replay_pause();                       \
+        int rc = real(comm);                         \
+        tw_mpi_replay_resume("MPI_" #name);          \
+        tw_mpi_leave();                              \
+        return rc;                                   \
     }
 ENDS(Comm_free)
 ENDS(Comm_disconnect)
 
-/* ---- not seen: said once in a process, and passed on */
+TW_EXPORT int MPI_Finalize(void);
+TW_EXPORT int PMPI_Finalize(void);
 
-#define UNSEEN(name, why, arguments, ...)     \
-    TW_WATCH(name, arguments, __VA_ARGS__)    \
-    {                                         \
-        if (tw_mpi_enter()) {                 \
-            tw_mpi_unseen("MPI_" #name, why); \
-            tw_mpi_leave();                   \
-        }                                     \
-        return real arguments;                \
-    }
-#define ONE_SIDED "what one-sided calls move is not seen"
-#define NEIGHBOURS "what neighbourhood collectives move is not seen"
-UNSEEN(Put, ONE_SIDED, (a, n, t, r, d, m, u, w), const void *a, int n, tw_mpi_handle t, int r,
-       intptr_t d, int m, tw_mpi_handle u, tw_mpi_handle w)
-UNSEEN(Get, ONE_SIDED, (a, n, t, r, d, m, u, w), void *a, int n, tw_mpi_handle t, int r, intptr_t d,
-       int m, tw_mpi_handle u, tw_mpi_handle w)
-UNSEEN(Accumulate, ONE_SIDED, (a, n, t, r, d, m, u, o, w), const void *a, int n, tw_mpi_handle t,
-       int r, intptr_t d, int m, tw_mpi_handle u, tw_mpi_handle o, tw_mpi_handle w)
-UNSEEN(Get_accumulate, ONE_SIDED, (a, n, t, b, k, v, r, d, m, u, o, w), const void *a, int n,
-       tw_mpi_handle t, void *b, int k, tw_mpi_handle v, int r, intptr_t d, int m, tw_mpi_handle u,
-       tw_mpi_handle o, tw_mpi_handle w)
-UNSEEN(Fetch_and_op, ONE_SIDED, (a, b, t, r, d, o, w), const void *a, void *b, tw_mpi_handle t,
-       int r, intptr_t d, tw_mpi_handle o, tw_mpi_handle w)
-UNSEEN(Compare_and_swap, ONE_SIDED, (a, c, b, t, r, d, w), const void *a, const void *c, void *b,
-       tw_mpi_handle t, int r, intptr_t d, tw_mpi_handle w)
-UNSEEN(Rput, ONE_SIDED, (a, n, t, r, d, m, u, w, q), const void *a, int n, tw_mpi_handle t, int r,
-       intptr_t d, int m, tw_mpi_handle u, tw_mpi_handle w, void *q)
-UNSEEN(Rget, ONE_SIDED, (a, n, t, r, d, m, u, w, q), void *a, int n, tw_mpi_handle t, int r,
-       intptr_t d, int m, tw_mpi_handle u, tw_mpi_handle w, void *q)
-UNSEEN(Raccumulate, ONE_SIDED, (a, n, t, r, d, m, u, o, w, q), const void *a, int n,
-       tw_mpi_handle t, int r, intptr_t d, int m, tw_mpi_handle u, tw_mpi_handle o, tw_mpi_handle w,
-       void *q)
-UNSEEN(Neighbor_allgather, NEIGHBOURS, (a, n, t, b, m, u, c), const void *a, int n, tw_mpi_handle t,
-       void *b, int m, tw_mpi_handle u, tw_mpi_handle c)
-UNSEEN(Neighbor_alltoall, NEIGHBOURS, (a, n, t, b, m, u, c), const void *a, int n, tw_mpi_handle t,
-       void *b, int m, tw_mpi_handle u, tw_mpi_handle c)
-UNSEEN(Neighbor_alltoallv, NEIGHBOURS, (a, n, d, t, b, m, e, u, c), const void *a, const int *n,
-       const int *d, tw_mpi_handle t, void *b, const int *m, const int *e, tw_mpi_handle u,
-       tw_mpi_handle c)
+static int finalize(bool profiled)
+{
+    static struct tw_mpi_function f = {.symbol = "PMPI_Finalize"};
+    int (*real)(void) = (int (*)(void))tw_mpi_real(&f, profiled);
+    tw_mpi_replay_pause();
+    return real ? real() : TW_MPI_NO_FUNCTION;
+}
+
+int MPI_Finalize(void)
+{
+    return finalize(false);
+}
+
+int PMPI_Finalize(void)
+{
+    return finalize(true);
+}

@@ -1,31 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages from one rank to another. */
-#include "inside.h"
+#include "calls.h"
 
 #include "src/trace/trace.h"
 
-static struct tw_mpi_call message(const char *function, tw_mpi_handle comm, int peer, int tag)
+/* A message that is received, or may be. What is left open is numbered. */
+static struct tw_mpi_call awaited(const char *function, tw_mpi_handle comm, int from, int tag)
 {
-    return (struct tw_mpi_call){
-        .function = function, .comm = tw_mpi_comm(comm), .peer = peer, .tag = tag};
-}
-
-static struct tw_mpi_data contents(const void *buffer, int64_t n, tw_mpi_handle type,
-                                   tw_mpi_handle comm)
-{
-    struct tw_mpi_data d = {.buffer = buffer, .count = n, .comm = comm};
-    if (tw_mpi_contents())
-        d.type = tw_mpi_type(type);
-    return d;
-}
-
-/* What the program asked for, where that leaves the order of messages open. */
-static const char *open_to(int source, int tag)
-{
-    const struct tw_mpi_abi *a = tw_mpi_abi();
-    if (source == a->any_source)
-        return tag == a->any_tag ? "any source, any tag" : "any source";
-    return tag == a->any_tag ? "any tag" : NULL;
+    struct tw_mpi_call call = tw_mpi_message(function, comm, from, tag);
+    call.detail = tw_mpi_open_to(from, tag, comm);
+    call.number = call.detail ? tw_mpi_open_post() : 0;
+    return call;
 }
 
 static void given(const char *function, const void *buffer, int n, tw_mpi_handle type, int to,
@@ -33,27 +18,39 @@ static void given(const char *function, const void *buffer, int n, tw_mpi_handle
 {
     if (to == tw_mpi_abi()->proc_null || !tw_mpi_contents())
         return;
-    struct tw_mpi_call call = message(function, comm, to, tag);
-    struct tw_mpi_data data = contents(buffer, n, type, comm);
+    struct tw_mpi_call call = tw_mpi_message(function, comm, to, tag);
+    struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, comm);
     tw_mpi_record(TWIN_KIND_IN, &call, &data);
 }
 
-#define SEND(name)                                                              \
+#define SEND(name, how)                                                         \
     TW_WATCH(name, (buffer, n, type, to, tag, comm), const void *buffer, int n, \
              tw_mpi_handle type, int to, int tag, tw_mpi_handle comm)           \
     {                                                                           \
         bool seen = tw_mpi_enter();                                             \
         if (seen)                                                               \
             given("MPI_" #name, buffer, n, type, to, tag, comm);                \
-        int rc = real(buffer, n, type, to, tag, comm);                          \
+        int rc = tw_mpi_replay_send(real, how, buffer, n, type, to, tag, comm); \
         if (seen)                                                               \
             tw_mpi_leave();                                                     \
         return rc;                                                              \
     }
-SEND(Send)
-SEND(Bsend)
-SEND(Ssend)
-SEND(Rsend)
+SEND(Send, TW_MPI_SEND)
+SEND(Ssend, TW_MPI_SSEND)
+SEND(Rsend, TW_MPI_RSEND)
+
+/* It waits for nobody. */
+TW_WATCH(Bsend, (buffer, n, type, to, tag, comm), const void *buffer, int n, tw_mpi_handle type,
+         int to, int tag, tw_mpi_handle comm)
+{
+    bool seen = tw_mpi_enter();
+    if (seen)
+        given("MPI_Bsend", buffer, n, type, to, tag, comm);
+    int rc = real(buffer, n, type, to, tag, comm);
+    if (seen)
+        tw_mpi_leave();
+    return rc;
+}
 
 /* The contents of a non-blocking send are the program's to leave alone from its call on. */
 #define ISEND(name)                                                                      \
@@ -80,11 +77,10 @@ TW_WATCH(Recv, (buffer, n, type, from, tag, comm, status), void *buffer, int n, 
         return real(buffer, n, type, from, tag, comm, status);
     char own[TW_MPI_STATUS_MOST];
     void *told = tw_mpi_status(status, own);
-    int rc = real(buffer, n, type, from, tag, comm, told);
+    struct tw_mpi_call call = awaited("MPI_Recv", comm, from, tag);
+    int rc = tw_mpi_replay_recv(real, &call, buffer, n, type, comm, told);
     if (rc == 0) {
-        struct tw_mpi_call call = message("MPI_Recv", comm, from, tag);
-        struct tw_mpi_data data = contents(buffer, n, type, comm);
-        call.detail = open_to(from, tag);
+        struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, comm);
         tw_mpi_got(&call, &data, told);
     }
     tw_mpi_leave();
@@ -92,76 +88,30 @@ TW_WATCH(Recv, (buffer, n, type, from, tag, comm, status), void *buffer, int n, 
 }
 
 /* A receive that was posted, of which the request is now known. */
-static void posted(const char *function, bool persistent, void *buffer, int n, tw_mpi_handle type,
-                   int from, int tag, tw_mpi_handle comm, const void *request)
+static void posted(const struct tw_mpi_call *call, void *buffer, int n, tw_mpi_handle type,
+                   tw_mpi_handle comm, const void *request)
 {
-    struct tw_mpi_pending p = {.persistent = persistent,
-                               .active = !persistent,
+    struct tw_mpi_pending p = {.active = true,
                                .receives = true,
-                               .call = message(function, comm, from, tag),
-                               .data = contents(buffer, n, type, comm)};
-    p.call.detail = open_to(from, tag);
-    if (from == tw_mpi_abi()->proc_null)
+                               .call = *call,
+                               .data = tw_mpi_message_data(buffer, n, type, comm)};
+    if (call->peer == tw_mpi_abi()->proc_null)
         return;
     tw_mpi_keep_type(&p);
     tw_mpi_pending(tw_mpi_at(request, 0), &p);
 }
 
-#define POST(name, persistent)                                                           \
-    TW_WATCH(name, (buffer, n, type, from, tag, comm, request), void *buffer, int n,     \
-             tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *request)   \
-    {                                                                                    \
-        if (!tw_mpi_enter())                                                             \
-            return real(buffer, n, type, from, tag, comm, request);                      \
-        int rc = real(buffer, n, type, from, tag, comm, request);                        \
-        if (rc == 0)                                                                     \
-            posted("MPI_" #name, persistent, buffer, n, type, from, tag, comm, request); \
-        tw_mpi_leave();                                                                  \
-        return rc;                                                                       \
-    }
-POST(Irecv, false)
-POST(Recv_init, true)
-
-#define SEND_INIT(name)                                                                  \
-    TW_WATCH(name, (buffer, n, type, to, tag, comm, request), const void *buffer, int n, \
-             tw_mpi_handle type, int to, int tag, tw_mpi_handle comm, void *request)     \
-    {                                                                                    \
-        if (!tw_mpi_enter())                                                             \
-            return real(buffer, n, type, to, tag, comm, request);                        \
-        int rc = real(buffer, n, type, to, tag, comm, request);                          \
-        struct tw_mpi_pending p = {.persistent = true,                                   \
-                                   .sends = true,                                        \
-                                   .call = message("MPI_" #name, comm, to, tag),         \
-                                   .data = contents(buffer, n, type, comm)};             \
-        if (rc == 0 && to != tw_mpi_abi()->proc_null) {                                  \
-            tw_mpi_keep_type(&p);                                                        \
-            tw_mpi_pending(tw_mpi_at(request, 0), &p);                                   \
-        }                                                                                \
-        tw_mpi_leave();                                                                  \
-        return rc;                                                                       \
-    }
-SEND_INIT(Send_init)
-SEND_INIT(Bsend_init)
-SEND_INIT(Ssend_init)
-SEND_INIT(Rsend_init)
-
-TW_WATCH(Start, (request), void *request)
+TW_WATCH(Irecv, (buffer, n, type, from, tag, comm, request), void *buffer, int n,
+         tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *request)
 {
+    int rc;
     if (!tw_mpi_enter())
-        return real(request);
-    tw_mpi_start(tw_mpi_at(request, 0));
-    int rc = real(request);
-    tw_mpi_leave();
-    return rc;
-}
-
-TW_WATCH(Startall, (n, requests), int n, void *requests)
-{
-    if (!tw_mpi_enter())
-        return real(n, requests);
-    for (int i = 0; i < n; i++)
-        tw_mpi_start(tw_mpi_at(requests, (size_t)i));
-    int rc = real(n, requests);
+        return real(buffer, n, type, from, tag, comm, request);
+    struct tw_mpi_call call = awaited("MPI_Irecv", comm, from, tag);
+    if (!tw_mpi_replay_irecv(&call, buffer, n, type, comm, request, &rc))
+        rc = real(buffer, n, type, from, tag, comm, request);
+    if (rc == 0)
+        posted(&call, buffer, n, type, comm, request);
     tw_mpi_leave();
     return rc;
 }
@@ -174,12 +124,16 @@ TW_WATCH(Sendrecv, (out, n, type, to, tag, in, room, in_type, from, in_tag, comm
         return real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, status);
     char own[TW_MPI_STATUS_MOST];
     void *told = tw_mpi_status(status, own);
+    int rc;
     given("MPI_Sendrecv", out, n, type, to, tag, comm);
-    int rc = real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, told);
+    struct tw_mpi_call call = awaited("MPI_Sendrecv", comm, from, in_tag);
+    if (!tw_mpi_replay_sendrecv(&call, out, n, type, to, tag, in, room, in_type, comm, told, &rc)) {
+        tw_mpi_replay_pause();
+        rc = real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, told);
+        tw_mpi_replay_resume("MPI_Sendrecv");
+    }
     if (rc == 0) {
-        struct tw_mpi_call call = message("MPI_Sendrecv", comm, from, in_tag);
-        struct tw_mpi_data data = contents(in, room, in_type, comm);
-        call.detail = open_to(from, in_tag);
+        struct tw_mpi_data data = tw_mpi_message_data(in, room, in_type, comm);
         tw_mpi_got(&call, &data, told);
     }
     tw_mpi_leave();
@@ -194,12 +148,16 @@ TW_WATCH(Sendrecv_replace, (buffer, n, type, to, tag, from, in_tag, comm, status
         return real(buffer, n, type, to, tag, from, in_tag, comm, status);
     char own[TW_MPI_STATUS_MOST];
     void *told = tw_mpi_status(status, own);
+    int rc;
     given("MPI_Sendrecv_replace", buffer, n, type, to, tag, comm);
-    int rc = real(buffer, n, type, to, tag, from, in_tag, comm, told);
+    struct tw_mpi_call call = awaited("MPI_Sendrecv_replace", comm, from, in_tag);
+    if (!tw_mpi_replay_sendrecv_replace(&call, buffer, n, type, to, tag, comm, told, &rc)) {
+        tw_mpi_replay_pause();
+        rc = real(buffer, n, type, to, tag, from, in_tag, comm, told);
+        tw_mpi_replay_resume("MPI_Sendrecv_replace");
+    }
     if (rc == 0) {
-        struct tw_mpi_call call = message("MPI_Sendrecv_replace", comm, from, in_tag);
-        struct tw_mpi_data data = contents(buffer, n, type, comm);
-        call.detail = open_to(from, in_tag);
+        struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, comm);
         tw_mpi_got(&call, &data, told);
     }
     tw_mpi_leave();
@@ -214,10 +172,9 @@ static tw_mpi_handle as_message(tw_mpi_handle m)
     return (tw_mpi_handle)((uintptr_t)tw_mpi_id(m) ^ (uintptr_t)0x5555 << 44);
 }
 
-static void probed(int source, int tag, tw_mpi_handle comm, const void *m)
+static void found(int source, int tag, tw_mpi_handle comm, const void *m)
 {
-    struct tw_mpi_pending p = {.receives = true, .call = message("MPI_Mrecv", comm, source, tag)};
-    p.call.detail = open_to(source, tag);
+    struct tw_mpi_pending p = {.receives = true, .call = awaited("MPI_Mrecv", comm, source, tag)};
     p.data.comm = comm;
     tw_mpi_pending(as_message(tw_mpi_at(m, 0)), &p);
 }
@@ -225,11 +182,14 @@ static void probed(int source, int tag, tw_mpi_handle comm, const void *m)
 TW_WATCH(Mprobe, (from, tag, comm, m, status), int from, int tag, tw_mpi_handle comm, void *m,
          void *status)
 {
+    int rc;
     if (!tw_mpi_enter())
         return real(from, tag, comm, m, status);
-    int rc = real(from, tag, comm, m, status);
+    if (!tw_mpi_replay_probe("MPI_Mprobe", tw_mpi_comm(comm), from, tag, comm, NULL, m, status,
+                             &rc))
+        rc = real(from, tag, comm, m, status);
     if (rc == 0 && from != tw_mpi_abi()->proc_null)
-        probed(from, tag, comm, m);
+        found(from, tag, comm, m);
     tw_mpi_leave();
     return rc;
 }
@@ -237,11 +197,55 @@ TW_WATCH(Mprobe, (from, tag, comm, m, status), int from, int tag, tw_mpi_handle 
 TW_WATCH(Improbe, (from, tag, comm, flag, m, status), int from, int tag, tw_mpi_handle comm,
          int *flag, void *m, void *status)
 {
+    int rc;
     if (!tw_mpi_enter())
         return real(from, tag, comm, flag, m, status);
-    int rc = real(from, tag, comm, flag, m, status);
+    if (!tw_mpi_replay_probe("MPI_Improbe", tw_mpi_comm(comm), from, tag, comm, flag, m, status,
+                             &rc))
+        rc = real(from, tag, comm, flag, m, status);
     if (rc == 0 && *flag && from != tw_mpi_abi()->proc_null)
-        probed(from, tag, comm, m);
+        found(from, tag, comm, m);
+    tw_mpi_leave();
+    return rc;
+}
+
+/* Probes that leave the message where it is are not recorded. But the receive of what an open one
+ * found is an open one. */
+static bool leaves_open(int from, int tag)
+{
+    const struct tw_mpi_abi *a = tw_mpi_abi();
+    return from != a->proc_null && (from == a->any_source || tag == a->any_tag);
+}
+
+TW_WATCH(Probe, (from, tag, comm, status), int from, int tag, tw_mpi_handle comm, void *status)
+{
+    int rc;
+    char own[TW_MPI_STATUS_MOST];
+    if (!tw_mpi_enter())
+        return real(from, tag, comm, status);
+    void *told = tw_mpi_status(status, own);
+    if (!tw_mpi_replay_probe("MPI_Probe", tw_mpi_comm(comm), from, tag, comm, NULL, NULL, told,
+                             &rc))
+        rc = real(from, tag, comm, told);
+    if (rc == 0 && leaves_open(from, tag))
+        tw_mpi_probe_found(comm, from, tag, told);
+    tw_mpi_leave();
+    return rc;
+}
+
+TW_WATCH(Iprobe, (from, tag, comm, flag, status), int from, int tag, tw_mpi_handle comm, int *flag,
+         void *status)
+{
+    int rc;
+    char own[TW_MPI_STATUS_MOST];
+    if (!tw_mpi_enter())
+        return real(from, tag, comm, flag, status);
+    void *told = tw_mpi_status(status, own);
+    if (!tw_mpi_replay_probe("MPI_Iprobe", tw_mpi_comm(comm), from, tag, comm, flag, NULL, told,
+                             &rc))
+        rc = real(from, tag, comm, flag, told);
+    if (rc == 0 && *flag && leaves_open(from, tag))
+        tw_mpi_probe_found(comm, from, tag, told);
     tw_mpi_leave();
     return rc;
 }
@@ -257,7 +261,7 @@ TW_WATCH(Mrecv, (buffer, n, type, m, status), void *buffer, int n, tw_mpi_handle
     bool known = tw_mpi_take(as_message(tw_mpi_at(m, 0)), &p);
     int rc = real(buffer, n, type, m, told);
     if (rc == 0 && known) {
-        struct tw_mpi_data data = contents(buffer, n, type, p.data.comm);
+        struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, p.data.comm);
         tw_mpi_got(&p.call, &data, told);
     }
     tw_mpi_leave();
@@ -275,7 +279,7 @@ TW_WATCH(Imrecv, (buffer, n, type, m, request), void *buffer, int n, tw_mpi_hand
     if (rc == 0 && known) {
         p.call.function = "MPI_Imrecv";
         p.active = true;
-        p.data = contents(buffer, n, type, p.data.comm);
+        p.data = tw_mpi_message_data(buffer, n, type, p.data.comm);
         tw_mpi_keep_type(&p);
         tw_mpi_pending(tw_mpi_at(request, 0), &p);
     }

@@ -88,30 +88,32 @@ static void end(struct watched *w)
 
 TW_WATCH(Wait, (request, status), void *request, void *status)
 {
-    FOLLOW(1, request, status, real(request, status), real(request, w.status),
-           { ended(&w, 0, 0); });
+    FOLLOW(1, request, status, tw_mpi_replay_wait(real, request, status),
+           tw_mpi_replay_wait(real, request, w.status), { ended(&w, 0, 0); });
 }
 
 TW_WATCH(Test, (request, flag, status), void *request, int *flag, void *status)
 {
-    FOLLOW(1, request, status, real(request, flag, status), real(request, flag, w.status), {
-        if (*flag)
-            ended(&w, 0, 0);
-    });
+    FOLLOW(1, request, status, tw_mpi_replay_test(real, request, flag, status),
+           tw_mpi_replay_test(real, request, flag, w.status), {
+               if (*flag)
+                   ended(&w, 0, 0);
+           });
 }
 
 TW_WATCH(Waitall, (n, requests, statuses), int n, void *requests, void *statuses)
 {
-    FOLLOW(n, requests, statuses, real(n, requests, statuses), real(n, requests, w.status), {
-        for (int i = 0; i < n; i++)
-            ended(&w, i, i);
-    });
+    FOLLOW(n, requests, statuses, tw_mpi_replay_waitall(real, n, requests, statuses),
+           tw_mpi_replay_waitall(real, n, requests, w.status), {
+               for (int i = 0; i < n; i++)
+                   ended(&w, i, i);
+           });
 }
 
 TW_WATCH(Testall, (n, requests, flag, statuses), int n, void *requests, int *flag, void *statuses)
 {
-    FOLLOW(n, requests, statuses, real(n, requests, flag, statuses),
-           real(n, requests, flag, w.status), {
+    FOLLOW(n, requests, statuses, tw_mpi_replay_testall(real, n, requests, flag, statuses),
+           tw_mpi_replay_testall(real, n, requests, flag, w.status), {
                for (int i = 0; *flag && i < n; i++)
                    ended(&w, i, i);
            });
@@ -119,15 +121,15 @@ TW_WATCH(Testall, (n, requests, flag, statuses), int n, void *requests, int *fla
 
 TW_WATCH(Waitany, (n, requests, index, status), int n, void *requests, int *index, void *status)
 {
-    FOLLOW(n, requests, status, real(n, requests, index, status),
-           real(n, requests, index, w.status), { ended(&w, *index, 0); });
+    FOLLOW(n, requests, status, tw_mpi_replay_waitany(real, n, requests, index, status),
+           tw_mpi_replay_waitany(real, n, requests, index, w.status), { ended(&w, *index, 0); });
 }
 
 TW_WATCH(Testany, (n, requests, index, flag, status), int n, void *requests, int *index, int *flag,
          void *status)
 {
-    FOLLOW(n, requests, status, real(n, requests, index, flag, status),
-           real(n, requests, index, flag, w.status), {
+    FOLLOW(n, requests, status, tw_mpi_replay_testany(real, n, requests, index, flag, status),
+           tw_mpi_replay_testany(real, n, requests, index, flag, w.status), {
                if (*flag)
                    ended(&w, *index, 0);
            });
@@ -136,8 +138,8 @@ TW_WATCH(Testany, (n, requests, index, flag, status), int n, void *requests, int
 TW_WATCH(Waitsome, (n, requests, done, which, statuses), int n, void *requests, int *done,
          int *which, void *statuses)
 {
-    FOLLOW(n, requests, statuses, real(n, requests, done, which, statuses),
-           real(n, requests, done, which, w.status), {
+    FOLLOW(n, requests, statuses, tw_mpi_replay_waitsome(real, n, requests, done, which, statuses),
+           tw_mpi_replay_waitsome(real, n, requests, done, which, w.status), {
                for (int i = 0; i < *done; i++) /* nothing where it is MPI_UNDEFINED, below 0 */
                    ended(&w, which[i], i);
            });
@@ -146,8 +148,8 @@ TW_WATCH(Waitsome, (n, requests, done, which, statuses), int n, void *requests, 
 TW_WATCH(Testsome, (n, requests, done, which, statuses), int n, void *requests, int *done,
          int *which, void *statuses)
 {
-    FOLLOW(n, requests, statuses, real(n, requests, done, which, statuses),
-           real(n, requests, done, which, w.status), {
+    FOLLOW(n, requests, statuses, tw_mpi_replay_testsome(real, n, requests, done, which, statuses),
+           tw_mpi_replay_testsome(real, n, requests, done, which, w.status), {
                for (int i = 0; i < *done; i++)
                    ended(&w, which[i], i);
            });
@@ -155,10 +157,25 @@ TW_WATCH(Testsome, (n, requests, done, which, statuses), int n, void *requests, 
 
 TW_WATCH(Request_free, (request), void *request)
 {
-    if (!tw_mpi_enter())
-        return real(request);
-    tw_mpi_forget(tw_mpi_at(request, 0));
-    int rc = real(request);
-    tw_mpi_leave();
+    int rc;
+    bool seen = tw_mpi_enter();
+    if (seen)
+        tw_mpi_forget(tw_mpi_at(request, 0));
+    if (!tw_mpi_replay_free(request, &rc))
+        rc = real(request);
+    if (seen)
+        tw_mpi_leave();
     return rc;
+}
+
+/* Of these only requests that we hold are of interest. */
+TW_WATCH(Request_get_status, (request, flag, status), tw_mpi_handle request, int *flag,
+         void *status)
+{
+    return tw_mpi_replay_status(request, flag, status) ? 0 : real(request, flag, status);
+}
+
+TW_WATCH(Cancel, (request), void *request)
+{
+    return tw_mpi_replay_cancel(tw_mpi_at(request, 0)) ? 0 : real(request);
 }

@@ -7,19 +7,21 @@
  * is linked with MPI: a program that looks for MPI_Init to learn whether MPI is there must not find
  * ours (docs/internals/agents.md).
  *
- * - abi.c: which MPI this is
  * - comm.c: communicators by names that all their ranks agree about
  * - data.c: a buffer, count and type as something to be recorded
  * - records.c: names, records, steps
  * - requests.c: non-blocking operations until they are complete
- * - calls_*.c: the functions that we stand in front of
+ * - open.c: receives that leave open which message they take
+ * - order*.c, ends.c, replay.c, held*.c: messages in the order of a recorded run (replay.h)
+ * - calls_*.c: the functions that we stand in front of; calls.h is what they share
  *
  * No function here sends, receives, waits or tests: what is asked of MPI is local (ranks, sizes,
- * counts, packing), so that progress and matching are what they would be without us.
+ * counts, packing), so that progress and matching are what they would be without us. But where a
+ * replay was asked for, receives and probes are made as replay.h says.
  */
-#include "abi.h"
-#include <sched.h>
+#include "src/mpiabi/abi.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include "agents/common/agent.h"
 
@@ -29,6 +31,7 @@
  * library or another call of ours. Every true needs a tw_mpi_leave(). errno is the program's. */
 bool tw_mpi_enter(void);
 void tw_mpi_leave(void);
+bool tw_mpi_entered(void);  /* between the two, on this thread */
 bool tw_mpi_contents(void); /* contents are wanted, not the order of matches alone */
 
 /* ---- communicators */
@@ -86,8 +89,9 @@ struct tw_mpi_call {
     const char *detail;   /* operation and root, for people; NULL: none */
     struct tw_mpi_comm *comm;
     int peer, tag;
+    uint32_t number; /* of an open receive; 0: it is none */
 };
-enum { TW_MPI_NOBODY = INT32_MIN };
+enum { TW_MPI_NOBODY = INT32_MIN, TW_MPI_DETAIL = 64 };
 /* kind: TWIN_KIND_IN (what this rank gave) or TWIN_KIND_OUT (what it got). */
 void tw_mpi_record(int kind, const struct tw_mpi_call *call, const struct tw_mpi_data *data);
 /* Something was received, at a level without contents. */
@@ -103,22 +107,31 @@ struct tw_mpi_pending {
     _Atomic uint64_t id; /* of the request; 0: free */
     uint64_t order;      /* of their making: the oldest of equal handles ends first */
     bool persistent, active;
-    bool receives, sends; /* neither: a collective, whose output is `data` */
+    bool receives, sends; /* neither: a collective */
+    bool gets;            /* of a collective: this rank gets something, which is `data` */
     bool owns_type;       /* data.type.handle is a duplicate of ours */
+    bool owns_in_type;    /* that of `in` */
     struct tw_mpi_call call;
-    char detail[48];
+    char detail[TW_MPI_DETAIL];
     struct tw_mpi_data data; /* what is recorded when it is complete */
+    struct tw_mpi_data *in; /* what a start of a persistent collective gives; NULL: nothing. Ours */
 };
 /* The request was made. False: there are too many, which was noted. */
 bool tw_mpi_pending(tw_mpi_handle request, const struct tw_mpi_pending *what);
 /* The oldest one of this handle, in *out; false: none is watched. Takes it out of the table unless
  * it is persistent. */
 bool tw_mpi_take(tw_mpi_handle request, struct tw_mpi_pending *out);
+/* Is it a receive under way? On which communicator, and how old is it among all requests? */
+bool tw_mpi_receives(tw_mpi_handle request, struct tw_mpi_comm **comm, uint64_t *order);
 void tw_mpi_forget(tw_mpi_handle request); /* the program frees it */
-void tw_mpi_start(tw_mpi_handle request);
+/* A persistent one is started: records what is given, and numbers a receive that leaves something
+ * open. *out: it, as it is under way. False: how it was made was not seen, which is noted. */
+bool tw_mpi_start(tw_mpi_handle request, struct tw_mpi_pending *out);
 bool tw_mpi_any_pending(void); /* false: no request needs to be looked up */
 /* The program may free a derived type while the operation is under way. */
 void tw_mpi_keep_type(struct tw_mpi_pending *p);
+/* The same of `type`. True: the handle in it is a duplicate of ours. */
+bool tw_mpi_keep(struct tw_mpi_type *type, bool persistent);
 /* A message has come: records it. Sets peer, tag and count as the status says. */
 void tw_mpi_got(struct tw_mpi_call *call, struct tw_mpi_data *data, const void *status);
 /* It is complete: records what has come. status: filled by MPI. */
@@ -143,13 +156,101 @@ static inline void *tw_mpi_status(void *theirs, char own[TW_MPI_STATUS_MOST])
         return real && real arguments == 0;                                     \
     }
 
+/* The same for what is not local, and where it matters what MPI says: MPI_ERR_OTHER, or close by,
+ * where the function is not there. */
+enum { TW_MPI_NO_FUNCTION = 16 };
+#define TW_MPI_CALL(name, arguments, ...)                                       \
+    static int call_##name(__VA_ARGS__)                                         \
+    {                                                                           \
+        static struct tw_mpi_function f = {.symbol = "PMPI_" #name};            \
+        int (*real)(__VA_ARGS__) = (int (*)(__VA_ARGS__))tw_mpi_real(&f, true); \
+        return real ? real arguments : TW_MPI_NO_FUNCTION;                      \
+    }
+
+/* ---- receives that leave open which message they take (open.c) */
+
+/* What such a receive leaves open, as its record says it; NULL: nothing. That of a message which an
+ * open probe found is one, too: it asks for what was found. */
+const char *tw_mpi_open_to(int source, int tag, tw_mpi_handle comm);
+/* A probe that left something open found a message. */
+void tw_mpi_probe_found(tw_mpi_handle comm, int from, int tag, const void *status);
+/* Its number, and that which the next one gets. */
+uint32_t tw_mpi_open_post(void);
+uint32_t tw_mpi_open_next(void);
+/* It got its message: `open`, and how many that were posted before it are still open. */
+const char *tw_mpi_open_taken(uint32_t number, const char *open, char room[TW_MPI_DETAIL]);
+/* Is this the thread whose receives have an order: the first one that came? */
+bool tw_mpi_open_thread(void);
+
+/* ---- replay: each is as MPI's own call where nothing is replayed. call: it has its number, where
+ * it leaves something open */
+
+typedef int tw_mpi_recv_fn(void *buffer, int n, tw_mpi_handle type, int from, int tag,
+                           tw_mpi_handle comm, void *status);
+typedef int tw_mpi_send_fn(const void *buffer, int n, tw_mpi_handle type, int to, int tag,
+                           tw_mpi_handle comm);
+
+int tw_mpi_replay_recv(tw_mpi_recv_fn *real, const struct tw_mpi_call *call, void *buffer, int n,
+                       tw_mpi_handle type, tw_mpi_handle comm, void *status);
+/* True: it was posted, or *rc says why not. */
+bool tw_mpi_replay_irecv(const struct tw_mpi_call *call, void *buffer, int n, tw_mpi_handle type,
+                         tw_mpi_handle comm, void *request, int *rc);
+/* A persistent one is started. True: it was taken over. */
+bool tw_mpi_replay_start(const struct tw_mpi_pending *p, void *request);
+bool tw_mpi_replay_on(void); /* false: no start needs to be looked at by itself */
+enum tw_mpi_send { TW_MPI_SEND, TW_MPI_SSEND, TW_MPI_RSEND };
+int tw_mpi_replay_send(tw_mpi_send_fn *real, enum tw_mpi_send how, const void *buffer, int n,
+                       tw_mpi_handle type, int to, int tag, tw_mpi_handle comm);
+/* The receive of a call that sends as well. True: both are done. */
+bool tw_mpi_replay_sendrecv(const struct tw_mpi_call *call, const void *out, int out_n,
+                            tw_mpi_handle out_type, int to, int out_tag, void *in, int n,
+                            tw_mpi_handle type, tw_mpi_handle comm, void *status, int *rc);
+/* The same where what is received takes the place of what is sent. */
+bool tw_mpi_replay_sendrecv_replace(const struct tw_mpi_call *call, void *buffer, int n,
+                                    tw_mpi_handle type, int to, int tag, tw_mpi_handle comm,
+                                    void *status, int *rc);
+/* Probes, taking ones where m is given. True: it is done, and *flag, *m and *status are as by MPI.
+ * False: the program's own call is to be made. flag: NULL where it waits. */
+bool tw_mpi_replay_probe(const char *function, const struct tw_mpi_comm *c, int from, int tag,
+                         tw_mpi_handle comm, int *flag, void *m, void *status, int *rc);
+/* Around every call that waits for others in a way that cannot be watched: receives that were held
+ * take what comes meanwhile. */
+void tw_mpi_replay_pause(void);
+void tw_mpi_replay_resume(const char *function);
+/* The program has learnt that a non-blocking receive is complete. */
+void tw_mpi_end_was(const struct tw_mpi_call *call);
+void tw_mpi_replay_comm_gone(tw_mpi_handle comm);
+
+/* The calls that end requests. With requests that we hold they are made of what is asked of MPI one
+ * by one. */
+typedef int tw_mpi_wait_fn(void *request, void *status);
+typedef int tw_mpi_test_fn(void *request, int *flag, void *status);
+typedef int tw_mpi_waitall_fn(int n, void *requests, void *statuses);
+typedef int tw_mpi_testall_fn(int n, void *requests, int *flag, void *statuses);
+typedef int tw_mpi_waitany_fn(int n, void *requests, int *index, void *status);
+typedef int tw_mpi_testany_fn(int n, void *requests, int *index, int *flag, void *status);
+typedef int tw_mpi_some_fn(int n, void *requests, int *done, int *which, void *statuses);
+int tw_mpi_replay_wait(tw_mpi_wait_fn *real, void *request, void *status);
+int tw_mpi_replay_test(tw_mpi_test_fn *real, void *request, int *flag, void *status);
+int tw_mpi_replay_waitall(tw_mpi_waitall_fn *real, int n, void *requests, void *statuses);
+int tw_mpi_replay_testall(tw_mpi_testall_fn *real, int n, void *requests, int *flag,
+                          void *statuses);
+int tw_mpi_replay_waitany(tw_mpi_waitany_fn *real, int n, void *requests, int *index, void *status);
+int tw_mpi_replay_testany(tw_mpi_testany_fn *real, int n, void *requests, int *index, int *flag,
+                          void *status);
+int tw_mpi_replay_waitsome(tw_mpi_some_fn *real, int n, void *requests, int *done, int *which,
+                           void *statuses);
+int tw_mpi_replay_testsome(tw_mpi_some_fn *real, int n, void *requests, int *done, int *which,
+                           void *statuses);
+bool tw_mpi_replay_status(tw_mpi_handle request, int *flag, void *status);
+bool tw_mpi_replay_cancel(tw_mpi_handle request);
+bool tw_mpi_replay_free(void *request, int *rc);
+
 /* ---- functions that we stand in front of */
 
 #define TW_EXPORT __attribute__((visibility("default")))
-enum {
-    TW_MPI_NO_FUNCTION = 16
-}; /* MPI_ERR_OTHER, or close by: never met, the program found ours
-      because it is linked with a library that has it */
+/* TW_MPI_NO_FUNCTION is never met: the program found ours because it is linked with a library that
+ * has it. */
 
 /*
  * TW_WATCH(Send, (buf, n), const void *buf, int n) { ... } defines MPI_Send and PMPI_Send with
@@ -157,23 +258,25 @@ enum {
  * second.
  */
 #define TW_ARGUMENTS(...) __VA_ARGS__
-#define TW_WATCH(name, arguments, ...)                                                   \
-    typedef int name##_fn(__VA_ARGS__);                                                  \
-    static struct tw_mpi_function name##_function = {.symbol = "PMPI_" #name};           \
-    static int name##_watched(name##_fn *real, __VA_ARGS__);                             \
-    TW_EXPORT int MPI_##name(__VA_ARGS__);                                               \
-    TW_EXPORT int PMPI_##name(__VA_ARGS__);                                              \
-    int MPI_##name(__VA_ARGS__)                                                          \
-    {                                                                                    \
-        name##_fn *real = (name##_fn *)tw_mpi_real(&name##_function, false);             \
-        return real ? name##_watched(real, TW_ARGUMENTS arguments) : TW_MPI_NO_FUNCTION; \
-    }                                                                                    \
-    int PMPI_##name(__VA_ARGS__)                                                         \
-    {                                                                                    \
-        name##_fn *real = (name##_fn *)tw_mpi_real(&name##_function, true);              \
-        return real ? name##_watched(real, TW_ARGUMENTS arguments) : TW_MPI_NO_FUNCTION; \
-    }                                                                                    \
-    static int name##_watched(name##_fn *real, __VA_ARGS__)
+#define TW_WATCH(name, arguments, ...) TW_WATCH_AS(MPI, name, arguments, __VA_ARGS__)
+/* kind: MPI, or MPIX for what a library has ahead of the standard. */
+#define TW_WATCH_AS(kind, name, arguments, ...)                                                   \
+    typedef int kind##_##name##_fn(__VA_ARGS__);                                                  \
+    static struct tw_mpi_function kind##_##name##_is = {.symbol = "P" #kind "_" #name};           \
+    static int kind##_##name##_watched(kind##_##name##_fn *real, __VA_ARGS__);                    \
+    TW_EXPORT int kind##_##name(__VA_ARGS__);                                                     \
+    TW_EXPORT int P##kind##_##name(__VA_ARGS__);                                                  \
+    int kind##_##name(__VA_ARGS__)                                                                \
+    {                                                                                             \
+        kind##_##name##_fn *real = (kind##_##name##_fn *)tw_mpi_real(&kind##_##name##_is, false); \
+        return real ? kind##_##name##_watched(real, TW_ARGUMENTS arguments) : TW_MPI_NO_FUNCTION; \
+    }                                                                                             \
+    int P##kind##_##name(__VA_ARGS__)                                                             \
+    {                                                                                             \
+        kind##_##name##_fn *real = (kind##_##name##_fn *)tw_mpi_real(&kind##_##name##_is, true);  \
+        return real ? kind##_##name##_watched(real, TW_ARGUMENTS arguments) : TW_MPI_NO_FUNCTION; \
+    }                                                                                             \
+    static int kind##_##name##_watched(kind##_##name##_fn *real, __VA_ARGS__)
 
 /* ---- A lock held for a few instructions, on threads of the program's that may not sleep in ours.
  */
@@ -186,6 +289,16 @@ static inline void tw_mpi_hold(atomic_flag *lock)
 static inline void tw_mpi_release(atomic_flag *lock)
 {
     atomic_flag_clear_explicit(lock, memory_order_release);
+}
+
+/* Calls of several threads have no one order: is this thread the first one that came? taken: one
+ * for all threads; here: the thread's own. */
+static inline bool tw_mpi_is_first_thread(_Atomic int *taken, int *here)
+{
+    int none = 0;
+    if (!*here && atomic_compare_exchange_strong(taken, &none, 1))
+        *here = 1;
+    return *here;
 }
 
 #endif

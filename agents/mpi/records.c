@@ -80,6 +80,11 @@ void tw_mpi_leave(void)
     inside = 0;
 }
 
+bool tw_mpi_entered(void)
+{
+    return inside;
+}
+
 bool tw_mpi_contents(void)
 {
     return tw_agent_level() >= TW_LEVEL_TENSORS;

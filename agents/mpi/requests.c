@@ -14,7 +14,8 @@ enum { SLOTS = 32768, PENDING_MOST = SLOTS / 2 };
 enum { GONE = 1 }; /* an id that no handle has: a place that was used */
 
 static struct tw_mpi_pending table[SLOTS];
-static uint32_t used, kept; /* places that are not free; requests among them */
+static uint32_t used;
+static _Atomic uint32_t kept; /* requests among the places that are not free */
 static uint64_t orders;
 static atomic_flag lock = ATOMIC_FLAG_INIT;
 
@@ -22,6 +23,13 @@ TW_MPI_ASK(Get_count, (s, t, out), const void *s, tw_mpi_handle t, int *out)
 TW_MPI_ASK(Test_cancelled, (s, out), const void *s, int *out)
 TW_MPI_ASK(Type_dup, (t, out), tw_mpi_handle t, tw_mpi_handle *out)
 TW_MPI_ASK(Type_free, (t), tw_mpi_handle *t)
+
+static void copy_out(const struct tw_mpi_pending *p, struct tw_mpi_pending *out)
+{
+    *out = *p;
+    if (p->call.detail == p->detail)
+        out->call.detail = out->detail;
+}
 
 /* The oldest request of this handle. Holding the lock. */
 static struct tw_mpi_pending *oldest(uint64_t id)
@@ -75,7 +83,7 @@ bool tw_mpi_pending(tw_mpi_handle request, const struct tw_mpi_pending *what)
 
 bool tw_mpi_any_pending(void)
 {
-    return __atomic_load_n(&kept, __ATOMIC_RELAXED) != 0;
+    return atomic_load_explicit(&kept, memory_order_relaxed) != 0;
 }
 
 bool tw_mpi_take(tw_mpi_handle request, struct tw_mpi_pending *out)
@@ -83,9 +91,7 @@ bool tw_mpi_take(tw_mpi_handle request, struct tw_mpi_pending *out)
     tw_mpi_hold(&lock);
     struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
     if (p) {
-        *out = *p;
-        if (p->call.detail == p->detail)
-            out->call.detail = out->detail;
+        copy_out(p, out);
         if (p->persistent)
             p->active = false;
         else
@@ -93,6 +99,19 @@ bool tw_mpi_take(tw_mpi_handle request, struct tw_mpi_pending *out)
     }
     tw_mpi_release(&lock);
     return p != NULL;
+}
+
+bool tw_mpi_receives(tw_mpi_handle request, struct tw_mpi_comm **comm, uint64_t *order)
+{
+    tw_mpi_hold(&lock);
+    const struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
+    const bool does = p && p->receives && p->active;
+    if (does) {
+        *comm = p->call.comm;
+        *order = p->order;
+    }
+    tw_mpi_release(&lock);
+    return does;
 }
 
 void tw_mpi_forget(tw_mpi_handle request)
@@ -107,30 +126,62 @@ void tw_mpi_forget(tw_mpi_handle request)
     tw_mpi_release(&lock);
     if (dropped.owns_type)
         ask_Type_free(&dropped.data.type.handle);
+    if (dropped.owns_in_type)
+        ask_Type_free(&dropped.in->type.handle);
+    tw_free(dropped.in);
     if (p && dropped.active)
         tw_mpi_unseen("MPI_Request_free", "what came of a request that was freed under way");
 }
 
-void tw_mpi_start(tw_mpi_handle request)
+/* The receive that was started gets its number, outside of the lock. */
+static void number_receive(tw_mpi_handle request, struct tw_mpi_pending *started)
 {
-    struct tw_mpi_pending started = {0};
+    struct tw_mpi_call *call = &started->call;
+    call->detail = tw_mpi_open_to(call->peer, call->tag, started->data.comm);
+    call->number = call->detail ? tw_mpi_open_post() : 0;
+    tw_mpi_hold(&lock);
+    struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
+    if (p) {
+        p->call.detail = call->detail;
+        p->call.number = call->number;
+        p->order = ++orders; /* it is as old as its start */
+    }
+    tw_mpi_release(&lock);
+}
+
+bool tw_mpi_start(tw_mpi_handle request, struct tw_mpi_pending *out)
+{
     tw_mpi_hold(&lock);
     struct tw_mpi_pending *p = kept ? oldest(tw_mpi_id(request)) : NULL;
     if (p) {
         p->active = true;
-        started = *p;
-        if (p->call.detail == p->detail)
-            started.call.detail = started.detail;
+        copy_out(p, out);
     }
     tw_mpi_release(&lock);
-    if (p && started.sends && tw_mpi_contents())
-        tw_mpi_record(TWIN_KIND_IN, &started.call, &started.data);
+    if (!p) {
+        tw_mpi_unseen("MPI_Start", "an operation of a kind that is not followed");
+        return false;
+    }
+    if (out->receives)
+        number_receive(request, out);
+    else if (out->sends && out->call.peer != tw_mpi_abi()->proc_null && tw_mpi_contents())
+        tw_mpi_record(TWIN_KIND_IN, &out->call, &out->data);
+    else if (out->in && tw_mpi_contents())
+        tw_mpi_record(TWIN_KIND_IN, &out->call, out->in);
+    return true;
+}
+
+bool tw_mpi_keep(struct tw_mpi_type *t, bool persistent)
+{
+    enum twin_dtype predefined;
+    /* a later start needs the handle itself */
+    const bool needed = !t->dense || (persistent && !tw_mpi_predefined(t->handle, &predefined));
+    return t->known && needed && ask_Type_dup(t->handle, &t->handle);
 }
 
 void tw_mpi_keep_type(struct tw_mpi_pending *p)
 {
-    struct tw_mpi_type *t = &p->data.type;
-    p->owns_type = t->known && !t->dense && ask_Type_dup(t->handle, &t->handle);
+    p->owns_type = tw_mpi_keep(&p->data.type, p->persistent);
 }
 
 /* ---- completion */
@@ -160,10 +211,13 @@ int64_t tw_mpi_received(const void *status, const struct tw_mpi_type *type)
 
 void tw_mpi_got(struct tw_mpi_call *call, struct tw_mpi_data *data, const void *status)
 {
+    char detail[TW_MPI_DETAIL];
     call->peer = tw_mpi_source(status);
     call->tag = tw_mpi_tag(status);
     if (call->peer == tw_mpi_abi()->proc_null)
         return;
+    if (call->number)
+        call->detail = tw_mpi_open_taken(call->number, call->detail, detail);
     if (!tw_mpi_contents()) {
         tw_mpi_match(call);
         return;
@@ -179,9 +233,11 @@ void tw_mpi_complete(tw_mpi_handle request, const void *status)
     if (!tw_mpi_take(request, &p))
         return;
     if (p.active && p.receives) {
-        if (!ask_Test_cancelled(status, &cancelled) || !cancelled)
+        if (!ask_Test_cancelled(status, &cancelled) || !cancelled) {
             tw_mpi_got(&p.call, &p.data, status);
-    } else if (p.active && !p.sends && tw_mpi_contents()) {
+            tw_mpi_end_was(&p.call);
+        }
+    } else if (p.active && p.gets && tw_mpi_contents()) {
         tw_mpi_record(TWIN_KIND_OUT, &p.call, &p.data);
     }
     if (p.owns_type && !p.persistent)

@@ -44,7 +44,9 @@ enum twin_reduce_way {
     /* each rank sends its numbers as they are to the owner of a part, who sums; only one
        contribution a rank */
     TWIN_WAY_DIRECT,
-    /* each rank sends 64-bit integers, its contributions already summed, to the owner of a part */
+    /* each rank sends the exact sum of its contributions, as integers of as few bytes as hold it
+       (struct twin_fixed_wire of <twin/reduce.h>), to the owner of a part; a single contribution
+       from each rank as it is */
     TWIN_WAY_OWNERS,
     TWIN_WAY_SUM /* MPI_Iallreduce of 64-bit integers, with whatever algorithm the MPI has */
 };

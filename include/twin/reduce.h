@@ -17,7 +17,8 @@
  *  4. twin_fixed_round: back to the type
  *
  * When one process holds all contributions (to some of the blocks), twin_fixed_sum does the four at
- * once, to the same bits.
+ * once, to the same bits. When each process holds all of some blocks' sums in the end, their owner,
+ * steps 3 and 4 may send less: struct twin_fixed_wire, below.
  *
  * What is computed, exactly. In a block let m be the largest exponent field of any finite element
  * of any contribution (1 if it is 0), E = m - bias + 1, so that all |x| < 2^E, and B = 62 -
@@ -111,6 +112,48 @@ int twin_fixed_add(enum twin_dtype dtype, const void *x, int64_t n, int64_t bloc
 int twin_fixed_round(enum twin_dtype dtype, const int64_t *sum, int64_t n, int64_t block,
                      int64_t total, int64_t divisor, const void *exponents, const void *specials,
                      void *out, struct twin_error *err);
+
+/*
+ * Steps 3 and 4 where each part of the arrays has an owner, to which the others send what they hold
+ * of it, in as few bytes as hold it exactly (the owner needs nothing but bytes: no SUM). The
+ * result has the same bits.
+ *
+ *  1. twin_fixed_extents in place of twin_fixed_exponents: beside each block's exponent its depth,
+ *     how far the exponent field of its smallest element that is not zero lies below that of an
+ *     infinity (0: all are zeros; f64: always the largest)
+ *     -> elementwise MAX of both; then step 2
+ *  3. twin_fixed_pack: the sum of the contributions that one process holds of a part
+ *     -> to the owner
+ *  4. twin_fixed_finish: all that was sent, and what the owner holds itself, to the type
+ *
+ * A packed part is twin_fixed_packed_bytes long, which all processes know: nothing for a block of
+ * zeros, else 4, 5, 6 or 8 bytes for each element. f32 of like size (normally distributed,
+ * 8 contributions) takes 6, bf16 and f16 take 4; f64, and blocks with NaN or infinities, 8. Who
+ * holds a single contribution does better to send it as it is: finish takes contributions from
+ * anywhere. Bytes are those of little-endian processors.
+ */
+struct twin_fixed_wire { /* what all processes know; the same everywhere */
+    enum twin_dtype dtype;
+    int64_t block, total;
+    int64_t most; /* contributions that go into one packed part, at most; 1 to total */
+    /* of the part, as after MAX; specials as for twin_fixed_add */
+    const void *exponents, *depths, *specials;
+};
+int twin_fixed_extents(enum twin_dtype dtype, const void *x, int64_t n, int64_t block,
+                       void *exponents, void *depths, struct twin_error *err);
+/* As twin_fixed_extents, of n elements that are copied to `to`, where they are elements from `at`
+ * on: what blocks of `to` hold may come in pieces, from several arrays. */
+int twin_fixed_take(enum twin_dtype dtype, const void *x, int64_t n, int64_t at, int64_t block,
+                    void *to, void *exponents, void *depths, struct twin_error *err);
+/* Bytes of n elements when they are packed; TWIN_EINVAL for arguments out of range. */
+int64_t twin_fixed_packed_bytes(const struct twin_fixed_wire *wire, int64_t n);
+/* x: `count` contributions, at most `most` of them. */
+int twin_fixed_pack(const struct twin_fixed_wire *wire, const void *const *x, int64_t count,
+                    int64_t n, void *packed, struct twin_error *err);
+/* x: `count` contributions; packed: what `senders` others have sent. out may be one of x. */
+int twin_fixed_finish(const struct twin_fixed_wire *wire, const void *const *x, int64_t count,
+                      const void *const *packed, int64_t senders, int64_t n, int64_t divisor,
+                      void *out, struct twin_error *err);
 
 /*
  * The four steps over `count` contributions x[0..count-1] of n elements each, block by block while

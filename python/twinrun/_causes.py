@@ -354,6 +354,9 @@ class Search:
         if not self.arms:
             runs.append(self.run(world.reference))
         shown = [shown_pins(r) for r in runs]
+        if "node" in self.members:
+            for pins in shown:
+                pins["node"] = self.node(world)
         for pins in shown:
             pins["argv"] = pins["argv"] if self.arms else None
             need(pins == shown[0], "runs of one world (kind %d) had different pins", world.kind)
@@ -378,10 +381,24 @@ class Search:
         for other in self.worlds:
             if other is not world and other.runs and shown and other.pinned != world.pinned:
                 theirs = shown_pins(self.run(number(other.runs[0], "run")))
+                if "node" in self.members:
+                    theirs["node"] = self.node(other)
                 theirs["argv"] = theirs["argv"] if self.arms else None
                 need(
                     theirs != shown[0], "kinds %d and %d had the same pins", world.kind, other.kind
                 )
+
+    def node(self, world):
+        """Where its runs were made: on one node, where that is pinned; None: on several."""
+        runs = [self.run(number(r, "run")) for r in world.runs]
+        names = {(r.json.get("node") or {}).get("name") for r in runs}
+        need(None not in names, "kind %d has runs that no engine made", world.kind)
+        if "node" not in world.pinned:
+            need(len(names) > 1, "the node was not free in kind %d", world.kind)
+            return None
+        names.add((self.run(world.reference).json.get("node") or {}).get("name"))
+        need(len(names) == 1, "runs of kind %d were on several nodes", world.kind)
+        return names.pop()
 
     def outcomes(self):
         """How each run compares with its world's reference, and with the earlier run that it agrees

@@ -9,6 +9,7 @@ from collections import Counter
 
 from . import _said
 from ._numbers import Numbers
+from ._parts_of_ranks import put_together
 from ._recorded import (
     INIT,
     OPTIMIZER,
@@ -24,6 +25,7 @@ from ._recorded import (
     need,
     number,
     printable,
+    same_beginnings,
     same_streams,
     say,
     word,
@@ -45,6 +47,7 @@ class Claims(Numbers, Shown):
     def __init__(self, claims, runs, verdict):
         self.claims, self.runs, self.verdict = claims, runs, verdict
         self.zoomed = {}
+        self.wholes = {}  # by pair of traces
 
     def run(self, claim, side):
         run = self.runs[number(claim, "runs", side, least=1, most=len(self.runs)) - 1]
@@ -68,7 +71,27 @@ class Claims(Numbers, Shown):
             need(s.info.rank == claim.get("rank"), "%s is of rank %d", s.trace.name, s.info.rank)
             role = s.info.role.decode("utf-8", "replace") or "main"
             need(printable(role) == claim.get("process"), "%s is of process %s", s.trace.name, role)
-        return x, y
+        return self.put_together(claim, x, y)
+
+    def put_together(self, claim, x, y):
+        """The same two, with wholes of the weights that are cut over ranks, where the claim says
+        that these were compared.
+        """
+        if "parts-of-ranks" not in claim.get("rules", ()):
+            return x, y
+        key = (x.trace.name, y.trace.name, tuple(claim["runs"]))
+        if key not in self.wholes:
+            shift = number(claim, "shift", least=-(1 << 32))
+            self.wholes[key] = put_together(x, self.run(claim, 0), y, self.run(claim, 1), shift)
+        return self.wholes[key]
+
+    def wholes_of(self, claim, name, side):
+        """The steps of a trace in which wholes were compared; None: its records were."""
+        for c in self.claims:
+            mine = c.get("claim") == "same-range" and c.get("runs") == claim["runs"]
+            if mine and c["traces"][side] == name and "parts-of-ranks" in c.get("rules", ()):
+                return self.pair(c)[side]
+        return None
 
     def same_range(self, claim):
         x, y = self.pair(claim)
@@ -100,6 +123,8 @@ class Claims(Numbers, Shown):
             any_order = "order-of-threads" in rules.words
             need(same_streams(x, y, any_order), "what the threads recorded differs")
             return "all records, in whatever steps: %d and %d" % (x.info.records, y.info.records)
+        if "threads-cut" in rules.words:
+            need(same_beginnings(x, y), "what the threads recorded differs")
         self.ends_where_they_differ(claim, x, y, first + steps, shift, rules)
         hole = None
         for s in range(first, first + steps):
@@ -184,9 +209,18 @@ class Claims(Numbers, Shown):
                 need(n == 0, "what was handed on is no record here")
                 need(step > 0 or n > 0, "no step before %d handed on weights", step)
                 if step > 0 and step - 1 in x.ends and other - 1 in y.ends:
+                    before = (
+                        not [
+                            d
+                            for d in differences(x.rows[step - 1], y.rows[other - 1])
+                            if not rules.allows(d, x, y, step - 1, other - 1)
+                        ]
+                        if "parts-of-ranks" in rules.words
+                        else x.ends[step - 1].phases.get(OPTIMIZER)
+                        == y.ends[other - 1].phases.get(OPTIMIZER)
+                    )
                     need(
-                        x.ends[step - 1].phases.get(OPTIMIZER)
-                        == y.ends[other - 1].phases.get(OPTIMIZER),
+                        before,
                         "the weights that left step %d differ",
                         step - 1,
                     )
@@ -270,8 +304,18 @@ class Claims(Numbers, Shown):
             return None, None
         need(isinstance(at, dict), "no evidence")
         steps = self.run(claim, side).steps(word(at, "file"))
-        need(steps.info.rank == claim.get("rank"), "%s is of rank %d", at["file"], steps.info.rank)
-        r = steps.at(number(at, "step"), number(at, "record"))
+        whole = self.wholes_of(claim, at["file"], side)
+        r = (whole or steps).at(number(at, "step"), number(at, "record"))
+        # of a whole the rank is one that holds a part of it in the first run
+        ranks = whole.ranks.get(r.key) if whole else None
+        if ranks and side == 1:
+            ranks = {claim.get("rank")}
+        need(
+            claim.get("rank") in (ranks or {steps.info.rank}),
+            "%s is of rank %d",
+            at["file"],
+            steps.info.rank,
+        )
         need(
             "%016x%016x" % r.digest == at.get("digest"),
             "record %d of step %d has the digest %016x%016x",

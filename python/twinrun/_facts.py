@@ -8,6 +8,7 @@ import calendar
 import math
 import os
 import re
+import signal
 
 DAY, ZONE, SLACK = 86400, 900, 2.0  # seconds; time zones differ by quarters of an hour
 NUMBER = re.compile(
@@ -67,6 +68,7 @@ PORT = re.compile(r"(?P<host>[\w.-]+|\]):(?P<p>\d{4,5})" + END)
 ID = re.compile(ALONE + r"(?:(?<=[A-Za-z]\.)\d{1,7}(?![0-9A-Za-z])|\d{1,7}(?![0-9A-Za-z]|\.\d))")
 GLUED = re.compile(r"(?<=[A-Za-z])\d{4,7}" + END)
 MEANT = re.compile(r"(?<![A-Za-z])(?:pid|tid|ppid|process|thread|worker)[ :=_(\[#-]*$", re.I)
+RANK_CODE = re.compile(r"=   EXIT CODE: (\d{1,3})$")
 UNKNOWN = re.compile(r"(?<=<)\?|\?[A-Za-z]+/s(?!\w)")
 
 
@@ -166,6 +168,8 @@ class Facts:
         own += [f for f in self.fresh if len(f) > 1]
         texts = "|".join(map(re.escape, sorted(own, key=len, reverse=True)))
         self.texts = re.compile("%s(?:%s)%s" % (ALONE, texts, END)) if texts else None
+        code = whole(run.get("exit_code")) if run.get("outcome") == "exited" else 0
+        self.exit_code = max(code, 0)
         argv = run.get("argv")
         self.options = options(argv if isinstance(argv, list) else [])
 
@@ -198,7 +202,15 @@ class Facts:
 
     def spans(self, line):
         """[(from, to)] of the parts of a line that are facts of the run, in order."""
-        rules = (self.own, self.dates, self.clocks, self.places, self.processes, self.echoes)
+        rules = (
+            self.own,
+            self.dates,
+            self.clocks,
+            self.places,
+            self.ends,
+            self.processes,
+            self.echoes,
+        )
         known = [(a, number, b) for number, rule in enumerate(rules) for a, b in rule(line)]
         found, end = [], 0
         for a, _, b in sorted(known):  # the first one counts where two overlap
@@ -269,6 +281,14 @@ class Facts:
             url = line[: m.start("host")].endswith("://")
             if numbers or url or host in ("]", "localhost", self.host):
                 yield m.span("p")
+
+    def ends(self, line):
+        """The rank whose end MPICH's launcher was told of first: the one that died, whose code is
+        its own, or one that it killed.
+        """
+        m = RANK_CODE.match(line)
+        if m and self.exit_code and int(m[1]) in (self.exit_code, signal.SIGKILL):
+            yield m.span(1)
 
     def processes(self, line):
         for m in ID.finditer(line):

@@ -251,15 +251,22 @@ def speeds(line, taken):
             yield start, at
 
 
-def shown(data):
-    """The lines that a terminal would show in the end: of one that overwrites itself, the last."""
+def placed(data):
+    """(place, line) of the lines that a terminal would show in the end: of one that overwrites
+    itself, the last. The place is that in the text, from 1; empty lines count.
+    """
     out = []
-    for line in data.split(b"\n"):
+    for place, line in enumerate(data.split(b"\n"), 1):
         line = line.rstrip(b"\r ")
         line = line[line.rfind(b"\r") + 1 :]
         if line:
-            out.append(line)
+            out.append((place, line))
     return out
+
+
+def shown(data):
+    """The same lines alone."""
+    return [line for _place, line in placed(data)]
 
 
 def facts(run, folder):

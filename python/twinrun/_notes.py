@@ -22,7 +22,7 @@ from ._recorded import (
     need,
     printable,
 )
-from ._shown import by_role, how_it_ended
+from ._shown import attempts_of, by_role, how_it_ended
 from ._tolerance import LIMITS
 from .trace import KINDS, PHASES, UNORDERED
 
@@ -152,6 +152,50 @@ class Notes:
             left = sum(any(re.search(p, t) for p in patterns) for t in lines)
             need(int(n) == left, "%d lines match", left)
 
+    @form(
+        r"left out by --ignore 'number:...': single numbers that differ, (\d+) between run (\d+) "
+        r"and run (\d+)"
+    )
+    def numbers_left_out(self, n, j, k):
+        found = [
+            1
+            for c, x, y in self.compared([int(j), int(k)])
+            for _, d in self.all_differences(x, y, c["shift"])
+            if Rules(c).leaves_number(d)
+        ]
+        need(int(n) == len(found), "%d numbers differ there", len(found))
+
+    @form(
+        r"of all records of run (\d+) and run (\d+) only single floating-point numbers of (\w+) "
+        r"differ, in steps (\d+) to (\d+)\. They may be elapsed times, or results: that was not "
+        r"tried\. If they are times: --ignore 'number:(\d+)-(\d+):collective/\*/([\w*]+)'"
+    )
+    def only_numbers(self, j, k, what, first, last, low, high, name):
+        need((low, high) == (first, last), "the pattern has other steps")
+        need(name == ("*" if what == "collectives" else what), "the pattern has another name")
+        of_run = Rules({"rules": [{"ignore": "number:%s-%s:collective/*/%s" % (low, high, name)}]})
+        steps = []
+        for c, x, y in self.compared([int(j), int(k)]):
+            need(not any(e.dropped for s in (x, y) for e in s.ends.values()), "details are missing")
+            need(not x.faults and not y.faults, "a trace is damaged")
+            for step, d in self.all_differences(x, y, c["shift"]):
+                if Rules(c).allows(d, x, y, step, step + c["shift"]):
+                    continue
+                need(of_run.leaves_number(d), "step %d: something else differs", step)
+                steps.append(step)
+        need(steps and min(steps) == int(first), "none differs in step %s", first)
+        need(max(steps) == int(last), "the last that differs is of step %d", max(steps))
+
+    @staticmethod
+    def all_differences(x, y, shift):
+        """(step, difference) of two traces, over all of their steps."""
+        every = sorted(set(x.rows) | {s - shift for s in y.rows})
+        return [
+            (step, d)
+            for step in every
+            for d in differences(x.rows.get(step, ()), y.rows.get(step + shift, ()))
+        ]
+
     @form(r"values that the job records itself were compared, too")
     def own_values(self):
         rows = [r for _, x, _ in self.compared() for step in x.rows.values() for r in step]
@@ -168,6 +212,50 @@ class Notes:
         for c, _, _ in self.compared():
             self.same_range(c)
         need(not self.differ_at_end(), "records differ")
+
+    @form(
+        r"all records that were compared are equal: what differs was made by something that was "
+        r"not seen, or after the last record of a run that failed or was ended"
+    )
+    def made_elsewhere_or_cut_off(self):
+        shown = [c for c in self.claims if c.get("claim") in ("artifact", "outcome")]
+        need(shown, "nothing that the runs show differs")
+        runs = shown[0]["runs"]
+        ends = [self.runs[n - 1] for n in runs]
+        need(
+            not all(
+                r.json.get("outcome") == "exited"
+                and not r.json.get("exit_code")
+                and all(self.ended_orderly(r, t) for t in r.traces())
+                for r in ends
+            ),
+            "both runs ended well",
+        )
+        for c, x, y in self.compared(runs):
+            self.same_range(c)
+            need(not self.differs_before_the_cut(c, x, y), "records differ")
+
+    @staticmethod
+    def ended_orderly(run, name):
+        return bool(run.steps(name).info.closed)
+
+    def differs_before_the_cut(self, c, x, y):
+        """Does something differ in the step behind what was compared, other than that one trace
+        goes on where the other was cut off?
+        """
+        step, other, rules = self.end_of(c), self.end_of(c) + c["shift"], Rules(c)
+        if rules.words & {"threads-cut", "steps-of-threads"}:
+            return False  # no matter in which step: same_range() has looked at each thread's
+        rows = x.rows.get(step, ()), y.rows.get(other, ())
+        found = [d for d in differences(*rows) if not rules.allows(d, x, y, step, other)]
+        if any(d.a and d.b for d in found):
+            return True
+        for side, own in enumerate(rows):
+            alone = {id(d.b if side else d.a) for d in found}
+            matched = [i for i, r in enumerate(own) if id(r) not in alone]
+            if any(id(r) in alone for r in own[: matched[-1] if matched else 0]):
+                return True
+        return False
 
     @form(
         r"no initial weights were recorded, so where run (\d+) goes on from run (\d+) was not looked for; .*"
@@ -211,6 +299,15 @@ class Notes:
                     if own and not moves(x, step, d.a.key[2]) and not moves(y, step, d.a.key[2]):
                         return
         raise Refuted("it differs in no step in which nobody drew from it")
+
+    @form(
+        r"torchrun started the ranks again: each of attempts 0 to (\d+) was compared with the same "
+        r"attempt of the other run"
+    )
+    def attempts(self, last):
+        found = [attempts_of(run) for run in self.runs]
+        pairs = {min(found[0], n) for n in found[1:]}
+        need(int(last) in pairs, "they have attempts 0 to %d", max(pairs, default=0))
 
     # ---- where runs part
 

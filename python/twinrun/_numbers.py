@@ -368,6 +368,8 @@ def name_of(phase, kind):
         return "initial weights"
     if (PHASES[phase], name) == ("data", "in"):
         return "inputs of modules"
+    if PHASES[phase] == "collective" and name in ("in", "out"):
+        return "sent to ranks" if name == "in" else "received from ranks"
     if (PHASES[phase], name) == ("optimizer", "gradient"):
         return "written gradients"
     return WHAT.get(name, name + ("s" if name in ("weight", "gradient", "activation") else ""))

@@ -130,6 +130,7 @@ class Steps:
         with open(path, "rb") as f:
             self.trace = t = Trace(f.read(), os.path.basename(path))
         self.info = t.info
+        self.cut = not t.info.closed  # its end came from outside
         self.rows, self.ends = defaultdict(list), {}
         names = {i: t.string(i) for i in t.strings}
         for e in t.events():
@@ -225,6 +226,7 @@ class Run:
                 self._steps[name] = Steps(self.path(name))
             except (TraceError, OSError) as e:
                 raise Refuted("%s cannot be read: %s" % (name, e))
+            self._steps[name].cut |= self.stopped() or self.json.get("outcome") == "signaled"
         return self._steps[name]
 
     def readable(self, name):
@@ -241,14 +243,25 @@ class Run:
 
     def stream(self, name):
         """Lines of stdout or stderr as a terminal shows them in the end, without empty ones."""
+        return _lines.shown(self.printed(name))
+
+    def places(self, name):
+        """The places of these lines in what was printed, from 1, empty ones counted."""
+        return [place for place, _line in _lines.placed(self.printed(name))]
+
+    def printed(self, name):
+        """The bytes of stdout or stderr."""
         if name == "stdout and stderr":  # of one run they were one, of the other they were two
-            return self.stream("stdout") + self.stream("stderr")
+            out = self.printed("stdout")
+            return (
+                out + (b"\n" if out and not out.endswith(b"\n") else b"") + self.printed("stderr")
+            )
         path = os.path.join(self.folder, name)
         if name not in ("stdout", "stderr") or not os.path.isfile(path):
-            return []
+            return b""
         need(os.path.getsize(path) <= STREAM_MAX, "%s has more than %d bytes", name, STREAM_MAX)
         with open(path, "rb") as f:
-            return _lines.shown(f.read())
+            return f.read()
 
     def failed(self):
         outcome = self.json.get("outcome")
@@ -367,13 +380,38 @@ WORDS = {
     "idle-generators",
     "insertions",
     "only-weights",
+    "parts-of-ranks",
     "steps-of-threads",
+    "threads-cut",
     "order-of-threads",
     "unread",
     "dropped",
     "parts-in-turns",
     "order-of-parameters",
 }
+
+
+def names_of(r):
+    """What a pattern may call a record."""
+    phase, kind, name = r.key[:3]
+    before = "%s/%s/" % (
+        PHASES[phase] if phase < len(PHASES) else "?",
+        KINDS[kind] if kind < len(KINDS) else "?",
+    )
+    whole = PART_OF.sub("", name)  # a pattern that names a large tensor means its parts, too
+    return name, whole, before + name, before + whole
+
+
+# --ignore 'number:FIRST-LAST:GLOB': single floating-point numbers in steps of the first run
+NUMBER = re.compile(r"number:([0-9]{1,10})(?:-([0-9]{1,10}))?:(.+)", re.S)
+FLOATS = {6, 7, 10, 13}  # f16, bf16, f32, f64
+
+
+def is_number(r):
+    """Is the record one floating-point number, of a tensor that has no more?"""
+    shape = r.content[0]
+    one = shape and shape[0] in FLOATS and all(n == 1 for n in shape[1:])
+    return bool(one) and not r.unread and not r.flags & PART
 
 
 class Rules:
@@ -387,16 +425,23 @@ class Rules:
             r["ignore"] for r in given if isinstance(r, dict) and isinstance(r.get("ignore"), str)
         ]
 
+        read = [NUMBER.fullmatch(p) for p in self.ignore]
+        self.numbers = [(int(m[1]), int(m[2] or m[1]), m[3]) for m in read if m]
+        self.ignore_names = [p for p in self.ignore if not p.startswith("number:")]
+
+    def leaves_number(self, d):
+        """Is it a pair of single numbers that the claim leaves out?"""
+        if d.type != "value" or not is_number(d.a) or d.a.content[:2] != d.b.content[:2]:
+            return False
+        of_step = [p for low, high, p in self.numbers if low <= d.a.step <= high]
+        return any(fnmatch.fnmatchcase(n, p) for n in names_of(d.a) for p in of_step)
+
     def allows(self, d, x, y, step_a, step_b):
-        r = d.a or d.b
-        phase, kind, name = r.key[:3]
-        before = "%s/%s/" % (
-            PHASES[phase] if phase < len(PHASES) else "?",
-            KINDS[kind] if kind < len(KINDS) else "?",
-        )
-        whole = PART_OF.sub("", name)  # a pattern that names a large tensor means its parts, too
-        names = (name, whole, before + name, before + whole)
-        if any(fnmatch.fnmatchcase(n, p) for n in names for p in self.ignore):
+        phase, kind, name = (d.a or d.b).key[:3]
+        names = names_of(d.a or d.b)
+        if any(fnmatch.fnmatchcase(n, p) for n in names for p in self.ignore_names):
+            return True
+        if self.leaves_number(d):
             return True
         if "order-of-parameters" in self.words and kind == ORDER and d.type == "value":
             return True
@@ -516,3 +561,21 @@ def same_streams(x, y, any_order):
     if set(mine) != set(theirs):
         return False
     return all(same_stream(mine[k], theirs[k], any_order) for k in mine)
+
+
+def same_beginnings(x, y):
+    """Of runs that were ended: each thread's records are equal as far as both go, and one goes on
+    only where the other was cut.
+    """
+    if not (x.cut or y.cut):
+        return False
+    mine, theirs = streams(x), streams(y)
+    for rows in (*mine.values(), *theirs.values()):
+        if len({r.thread for r in rows}) > 1:
+            return False
+    for key in mine.keys() | theirs.keys():
+        rows, others = mine.get(key, ()), theirs.get(key, ())
+        lacks = (len(rows) < len(others) and not x.cut) or (len(others) < len(rows) and not y.cut)
+        if lacks or any(r.content != q.content for r, q in zip(rows, others)):
+            return False
+    return True

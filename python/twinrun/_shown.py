@@ -17,6 +17,7 @@ from ._recorded import (
     need,
     number,
     printable,
+    same_beginnings,
     same_streams,
     word,
 )
@@ -119,7 +120,7 @@ class Shown:
         name, at = claim.get("name"), items(claim, "at")
         need(claim.get("type") in ("output", "file"), "it is neither printed nor a file")
         if claim["type"] == "output":
-            return self.printed_line(claim, name, at, a.stream(name), b.stream(name))
+            return self.printed_line(claim, name, at, a, b)
         x, y = a.files(), b.files()
         other = at[1]["file"] if at[1] else name
         need(at[0] is None or at[0]["file"] == name, "its evidence is another file")
@@ -135,7 +136,8 @@ class Shown:
             need([int(n) for n in sizes.groups()] == found, "they have %s and %s bytes", *found)
         return name
 
-    def printed_line(self, claim, name, at, mine, theirs):
+    def printed_line(self, claim, name, at, a, b):
+        mine, theirs = a.stream(name), b.stream(name)
         need(Counter(mine) != Counter(theirs), "%s has the same lines in both runs", name)
         said = PAIR.match(word(claim, "text"))
         if not at[0] or not at[1]:
@@ -151,7 +153,8 @@ class Shown:
             need(cut == quoted, "line %d is %r", n, line[:80])
             lines.append(line)
         need(lines[0] != lines[1], "the two lines are equal")
-        need(int(said.group(2)) == at[0]["line"], "it is line %d", at[0]["line"])
+        place = a.places(name)[at[0]["line"] - 1]  # the sentence counts as an editor does
+        need(int(said.group(2)) == place, "it is line %d", place)
         x, y = Counter(mine), Counter(theirs)
         most = min(sum((x - y).values()), sum((y - x).values()))
         need(0 < int(said.group(1)) <= most, "only %d lines differ", most)
@@ -166,6 +169,7 @@ class Shown:
             "how the job ended": ("outcome", self.ended),
             "number of steps": ("outcome", self.steps_made),
             "processes": ("ranks", self.processes),
+            "attempts": ("ranks", self.started_again),
         }
         need(name in kinds, "nobody knows what %s is", name)
         need(claim.get("type") == kinds[name][0], "that is of type %s", kinds[name][0])
@@ -220,6 +224,18 @@ class Shown:
             ),
             "no claim says that this process is in one run alone",
         )
+
+    def started_again(self, claim, text, a, b):
+        said = re.fullmatch(
+            r"torchrun started the ranks of run ([0-9]+) again ([0-9]+) times?, those of run "
+            r"([0-9]+) ([0-9]+) times?: attempt was compared with attempt",
+            text,
+        )
+        need(said, "it does not say how often")
+        x, n, y, m = map(int, said.groups())
+        need([x, y] == claim["runs"] and n != m, "that is of other runs")
+        found = [attempts_of(a), attempts_of(b)]
+        need(found == [n, m], "they were started again %d and %d times", *found)
 
     def without_counterpart(self, claim):
         k = number(claim, "run", least=1, most=len(self.runs))
@@ -300,7 +316,23 @@ class Shown:
             need(step == found, "it leaves at step %s", found)
             return
         first = self.verdict.get("first") or {}
+        if self.verdict.get("outcome") == "error" and not first:
+            # no difference of runs that failed is called the first; each is a claim of its own
+            first = (self.verdict.get("origins") or [{}])[0]
+            need(self.shown_between(usual, run), "nothing that they show differs")
         need(step is None or step == first.get("step"), "their records agree in every step")
+
+    def shown_between(self, n, m):
+        """Do two runs differ in how they ended, or in their lines or files? Whether it counts is
+        a claim of its own.
+        """
+        a, b = self.runs[n - 1], self.runs[m - 1]
+        sums = [{k: f.get("sha256") for k, f in run.files().items()} for run in (a, b)]
+        return (
+            how_it_ended(a) != how_it_ended(b)
+            or any(Counter(a.stream(s)) != Counter(b.stream(s)) for s in ("stdout", "stderr"))
+            or sums[0] != sums[1]
+        )
 
     def arms(self):
         return any("insertions" in Rules(c).words for c in self.claims if isinstance(c, dict))
@@ -348,13 +380,13 @@ def sorted_pairs(pairs):
 
 
 def by_role(a, b):
-    """Pairs of traces of equal rank and role, in the order in which they began."""
+    """Pairs of traces of equal rank, role and attempt, in the order in which they began."""
     sides = []
     for run in (a, b):
         groups = {}
         for s in filter(None, map(run.readable, run.traces())):
             if s.info.records or s.info.steps:
-                groups.setdefault((s.info.rank, s.info.role), []).append(s)
+                groups.setdefault((s.info.rank, s.info.role, attempt_of(s)), []).append(s)
         for group in groups.values():
             group.sort(key=lambda s: s.info.start_monotonic_ns)
         sides.append(groups)
@@ -369,8 +401,24 @@ def by_role(a, b):
             yield x, y
 
 
+def attempt_of(steps):
+    """How often the launcher had started the ranks again before."""
+    for key, value in steps.trace.notes:
+        if key == b"attempt" and re.fullmatch(rb"[0-9]{1,10}", value) and int(value) < 1 << 31:
+            return int(value)
+    return 0
+
+
+def attempts_of(run):
+    """The last attempt of any process that recorded."""
+    recorded = [s for s in filter(None, map(run.readable, run.traces())) if s.info.records]
+    return max(map(attempt_of, recorded), default=0)
+
+
 def first_of(x, y, rules):
     if "steps-of-threads" in rules.words and same_streams(x, y, True):
+        return None
+    if "threads-cut" in rules.words and same_beginnings(x, y):
         return None
     for step in range(min(x.info.steps, y.info.steps)):
         if step not in x.ends or step not in y.ends:

@@ -23,10 +23,12 @@ from collections import Counter
 from . import _causes, _lines
 from ._claims import Claims
 from ._clock import Clock, without
+from ._exchanges import Exchanges
 from ._nodes import Nodes
 from ._notes import Notes
 from ._rates import Rates
 from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
+from ._shown import attempt_of, attempts_of
 from ._tolerance import Tolerances
 from ._transplanted import Transplanted
 from .trace import TraceError
@@ -55,7 +57,7 @@ def most_steps(ranges):
     return most
 
 
-class Recheck(Claims, Clock, Nodes, Notes, Rates, Tolerances, Transplanted):
+class Recheck(Claims, Clock, Exchanges, Nodes, Notes, Rates, Tolerances, Transplanted):
     """All claims of one verdict against its runs."""
 
     # ---- the verdict's own word
@@ -159,6 +161,7 @@ class Recheck(Claims, Clock, Nodes, Notes, Rates, Tolerances, Transplanted):
             need(kinds.count(kind) == has, "%d claims are behind %s", kinds.count(kind), key)
         if v.get("transplant"):
             self.sums_of_transplants()
+        self.order_of_ranks()
         of_runs = v.get("comparisons") and v.get("against") is None
         need(
             kinds.count("rate") == bool(of_runs),
@@ -261,10 +264,12 @@ class Recheck(Claims, Clock, Nodes, Notes, Rates, Tolerances, Transplanted):
             need(some, "the arms were compared in no step")
             return
         need(first == 0, "steps 0 to %d were not compared", first - 1)
+        attempts = [attempt_of(run.steps(name)) for run, name in zip(pair, c["traces"])]
+        need(attempts[0] == attempts[1], "attempt %d was compared with attempt %d", *attempts)
         need(steps == a == b or limited, "%d of %d and %d steps were compared", steps, a, b)
         need(some or a + b == 0, "no step was compared")
         need(
-            tail is True or limited or c.get("auxiliary"),
+            tail is True or limited or c.get("auxiliary") or self.given_up(c, pair),
             "what came after the last step was not compared",
         )
 
@@ -273,6 +278,15 @@ class Recheck(Claims, Clock, Nodes, Notes, Rates, Tolerances, Transplanted):
         """Is it a worker of a loader? How far it got ahead is a matter of time."""
         roles = [run.steps(name).info.role for run, name in zip(pair, c["traces"])]
         return all(role.startswith(b"loader worker") for role in roles)
+
+    @staticmethod
+    def given_up(c, pair):
+        """Did the launcher start the ranks again after both? Where it ended them is a matter of
+        time, and a later attempt is compared from its beginning.
+        """
+        return all(
+            attempt_of(run.steps(name)) < attempts_of(run) for run, name in zip(pair, c["traces"])
+        )
 
     def same_ends(self, a, b, i, left_open=()):
         """left_open: streams whose other words the verdict names as not judged."""
@@ -345,6 +359,7 @@ class Recheck(Claims, Clock, Nodes, Notes, Rates, Tolerances, Transplanted):
         "origin": Claims.finding,
         "carrier": Claims.finding,
         "order-only": Claims.finding,
+        "carried": Exchanges.carried,
         "noise": Claims.noise,
         "artifact": Claims.artifact,
         "clock": Clock.clock,

@@ -14,6 +14,7 @@ side of the package.
 """
 
 import json
+import re
 import struct
 import sys
 from collections import namedtuple
@@ -310,13 +311,14 @@ class Trace:
         if left > 0:  # dropped in steps that are not finished
             self.gaps.append((last.steps, left))
         h = self._h
+        rank, world, role = self._identity()
         self.info = Info(
             h[2],
             h[7],
-            h[8],
-            h[9],
+            rank,
+            world,
             h[5],
-            h[14][: h[12]],
+            role,
             h[10],
             h[11],
             bool(last and last.type == END),
@@ -515,6 +517,17 @@ class Trace:
                 self.notes.append((body[8 : 8 + k], body[8 + k : 8 + k + v]))
             elif type_ == 20:
                 self.gaps.append(struct.unpack("<II", body))
+
+    def _identity(self):
+        """Rank, world and role: what the header says, or the last note `rank` of the right form."""
+        rank, world, role = self._h[8], self._h[9], self._h[14][: self._h[12]]
+        for key, value in self.notes:
+            if key != b"rank":
+                continue
+            words = re.fullmatch(rb"([0-9]{1,15}) of ([0-9]{1,15})", value)
+            if words and int(words[1]) < int(words[2]) < 1 << 31:
+                rank, world, role = int(words[1]), int(words[2]), b"main"
+        return rank, world, role
 
     def blocks(self):
         return list(self._blocks)

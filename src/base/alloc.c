@@ -28,7 +28,7 @@ uint64_t tw_alloc_count(void)
 
 /* Counts this allocation. True when a test wants it to fail; errno is ENOMEM then, as malloc leaves
  * it. */
-static bool refuse_allocation(void)
+bool tw_alloc_refused(void)
 {
     uint64_t number = atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed) + 1;
     uint64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
@@ -40,21 +40,21 @@ static bool refuse_allocation(void)
 
 void *tw_malloc(size_t bytes)
 {
-    if (refuse_allocation())
+    if (tw_alloc_refused())
         return NULL;
     return malloc(bytes ? bytes : 1);
 }
 
 void *tw_calloc(size_t n, size_t bytes)
 {
-    if (refuse_allocation())
+    if (tw_alloc_refused())
         return NULL;
     return calloc(n ? n : 1, bytes ? bytes : 1);
 }
 
 void *tw_realloc(void *p, size_t bytes)
 {
-    if (refuse_allocation())
+    if (tw_alloc_refused())
         return NULL;
     return realloc(p, bytes ? bytes : 1);
 }

@@ -24,6 +24,9 @@ void tw_free(void *p);
  * switches off. */
 void tw_alloc_fail_at(uint64_t n, bool forever);
 uint64_t tw_alloc_count(void); /* allocations since start */
+/* Counts an allocation of who allocates by himself; true: a test wants it to fail, errno says so.
+ */
+bool tw_alloc_refused(void);
 
 /* ---- growable byte buffer (buf.c). It starts as {0}. After a failure (TWIN_ENOMEM; TWIN_ELIMIT
  * beyond cap, which is 1 GiB where it is 0) it stays failed, and appending does nothing: so a text
@@ -213,16 +216,26 @@ bool tw_path_part(const char **path, char part[TW_PATH_PART_BYTES + 1]);
 /* A file below an open folder; no part of the path may be a link. A descriptor, or -1 with errno
  * (ELOOP, ENOTDIR: a link). */
 int tw_open_below(int root, const char *path, int flags);
+/* A folder below an open one, made with its parents; no part of the path may be a link. A
+ * descriptor, or -1 with errno. */
+int tw_folder_below(int root, const char *path);
 
 /* Makes the folder and those above it that are missing, as mkdir -p does. */
 int tw_mkdirs(const char *path, struct twin_error *err);
 /* NUL-terminated too. What is no regular file is refused, but below /dev and /proc, where only a
  * person's words lead. */
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err);
+/* Makes a file in the folder of path, under a name of its own and with the mode that open would
+ * give, for who writes it whole and then gives it the name path. *temp (tw_free): its name. */
+int tw_file_beside(const char *path, char **temp, int *fd, struct twin_error *err);
 /* Replaces the file in one step: a reader sees the old one or the new one. */
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err);
 /* 0 or -1 with errno; retries EINTR and short writes */
 int tw_write_all(int fd, const void *data, size_t bytes);
+struct tw_front;
+/* Copies from the offset of `in`, which is to be its beginning, to its end (copy.c). 0, or -1 with
+ * errno: ECANCELED where the front (or NULL) stops. What was written by then stays. */
+int tw_copy_bytes(int in, int out, const struct tw_front *front);
 /* How many bytes were read (fewer at the end of the file), or -1 with errno. */
 ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset);
 /* Deletes the folder and all below it; follows no link and stays on one device. bytes (or NULL):
@@ -237,6 +250,16 @@ struct tw_file_limit {
 };
 void tw_file_limit_hold(struct tw_file_limit *l);
 void tw_file_limit_release(struct tw_file_limit *l);
+
+/* ---- room.c: memory for the watched program's threads. Mapped, zeroed, beside malloc and its
+ * arenas; where addresses or data are limited (ulimit -v, -d), an eighth of that altogether. */
+void tw_room_limit(void);    /* reads the limits; errno is kept */
+uint64_t tw_room_all(void);  /* that eighth; UINT64_MAX: nothing is limited */
+uint64_t tw_room_left(void); /* of it; UINT64_MAX likewise */
+uint64_t tw_room_used(void);
+/* NULL with ENOMEM: no memory, or the eighth is used up */
+void *tw_room_map(size_t bytes);
+void tw_room_unmap(void *p, size_t bytes); /* bytes as they were asked for; NULL: nothing */
 
 /* ---- a child process that works beside its parent (apart.c)
  * Called first thing in the child after fork. Nothing of the parent's stays open: an end of its

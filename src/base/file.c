@@ -162,24 +162,45 @@ ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset)
     return (ssize_t)done;
 }
 
-/* A reader sees the old file or the new one, also after a crash. The temporary file lies in the
- * same folder, because rename works only within a file system. mkostemp makes it private; it gets
- * the mode that open would have given. */
-int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err)
+/* The file lies in the same folder, because rename works only within a file system. mkostemp makes
+ * it private. */
+int tw_file_beside(const char *path, char **temp, int *fd, struct twin_error *err)
 {
-    char *temp = tw_printf("%s.tmp-%ld-XXXXXX", path, (long)getpid());
-    if (!temp)
+    *fd = -1;
+    *temp = tw_printf("%s.tmp-%ld-XXXXXX", path, (long)getpid());
+    if (!*temp)
         return tw_no_memory(err, "writing %s", path);
     int rc = 0;
-    int fd = mkostemp(temp, O_CLOEXEC);
-    if (fd < 0) {
+    *fd = mkostemp(*temp, O_CLOEXEC);
+    if (*fd < 0) {
         rc = twin_error_system(err, "cannot create a file beside %s", path);
         goto out;
     }
     /* There is no way to ask for the mask without setting it. */
     mode_t mask = umask(0);
     umask(mask);
-    if (fchmod(fd, 0666 & ~mask) != 0 || tw_write_all(fd, data, bytes) != 0 || fsync(fd) != 0)
+    if (fchmod(*fd, 0666 & ~mask) != 0) {
+        rc = twin_error_system(err, "cannot write %s", path);
+        close(*fd);
+        unlink(*temp);
+        *fd = -1;
+    }
+out:
+    if (rc != 0) {
+        tw_free(*temp);
+        *temp = NULL;
+    }
+    return rc;
+}
+
+/* A reader sees the old file or the new one, also after a crash. */
+int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err)
+{
+    char *temp;
+    int fd, rc = tw_file_beside(path, &temp, &fd, err);
+    if (rc != 0)
+        return rc;
+    if (tw_write_all(fd, data, bytes) != 0 || fsync(fd) != 0)
         rc = twin_error_system(err, "cannot write %s", path);
     if (close(fd) != 0 && rc == 0)
         rc = twin_error_system(err, "cannot write %s", path);
@@ -187,7 +208,6 @@ int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struc
         rc = twin_error_system(err, "cannot put %s in place", path);
     if (rc != 0)
         unlink(temp);
-out:
     tw_free(temp);
     return rc;
 }

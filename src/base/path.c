@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Of a whole path: what Linux takes. */
@@ -169,4 +170,29 @@ int tw_open_below(int root, const char *path, int flags)
         path++;
     }
     return -1;
+}
+
+/* Goes down part by part with descriptors. mkdir and open are two steps, but O_NOFOLLOW refuses a
+ * link that somebody puts there in between. */
+int tw_folder_below(int root, const char *path)
+{
+    char part[TW_PATH_PART_BYTES + 1];
+    int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
+    while (at >= 0 && *path) {
+        if (!tw_path_part(&path, part)) {
+            close(at);
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        /* the parent is closed before the next part is looked at; errno is that of the part */
+        int next = -1;
+        if (mkdirat(at, part, 0777) == 0 || errno == EEXIST)
+            next = openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        int saved = errno;
+        close(at);
+        errno = saved;
+        at = next;
+        path += *path == '/';
+    }
+    return at;
 }

@@ -560,6 +560,12 @@ int twin_baseline_make(const struct twin_run *const *runs, size_t n,
     *out = NULL;
     if (n == 0)
         return twin_error_set(err, TWIN_EINVAL, "no run to make a baseline of");
+    for (size_t i = 0; i < c.o->ignore_count; i++)
+        if (tw_number_pattern_is(c.o->ignore[i]))
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "--ignore '%.200s': a baseline leaves out names and no single "
+                                  "numbers; give the name alone",
+                                  c.o->ignore[i]);
     struct tw_side *side = tw_calloc(n, sizeof *side);
     struct twin_baseline *b = tw_calloc(1, sizeof *b);
     int rc = side && b ? 0 : tw_no_memory(err, "making a baseline");

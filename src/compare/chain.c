@@ -43,7 +43,13 @@ static bool is_last(const struct tw_side *side, const struct tw_proc *p)
 /* How the place was found, or why not, as a note. */
 static void say_place(struct tw_cmp *c, const struct tw_place *p)
 {
-    if (!p->found && p->weights == 0)
+    if (!p->found && p->cut > 0)
+        tw_cmp_note(c,
+                    "the weights %s starts with are cut over ranks in another way than those of "
+                    "%s, so where it goes on was not looked for: compared from step 0; "
+                    "--b-starts-at K says otherwise",
+                    c->label_b, c->label_a);
+    else if (!p->found && p->weights == 0)
         tw_cmp_note(c,
                     "no initial weights were recorded, so where %s goes on from %s was not looked "
                     "for; --b-starts-at K says it",

@@ -124,8 +124,12 @@ json_t *tw_claim_rules(const struct tw_cmp *c, const struct tw_scan *s)
         tw_claim_append(&list, json_string("insertions"));
     if (s->weights_only)
         tw_claim_append(&list, json_string("only-weights"));
+    if (s->added_up)
+        tw_claim_append(&list, json_string("parts-of-ranks"));
     if (s->recut)
         tw_claim_append(&list, json_string("steps-of-threads"));
+    if (s->cut)
+        tw_claim_append(&list, json_string("threads-cut"));
     if (s->scheduled)
         tw_claim_append(&list, json_string("order-of-threads"));
     if (s->unread)

@@ -252,12 +252,13 @@ static json_t *collected(const struct twin_claim *k)
     return NULL;
 }
 
-/* The first difference, the other origins, and what is benign. */
+/* The first difference, the other origins, and what is benign. Of runs that all failed no
+ * difference is called the first, but what differed between them is said and so must be claimed. */
 static void append_findings(json_t **list, const struct twin_verdict *v)
 {
     if (v->first)
         tw_claim_append(list, from_finding(v->first, true, false, v->against));
-    for (size_t i = 1; i < v->origin_count; i++)
+    for (size_t i = v->first ? 1 : 0; i < v->origin_count; i++)
         tw_claim_append(list, from_finding(&v->origins[i], false, false, v->against));
     for (size_t i = 0; i < v->benign_count; i++)
         tw_claim_append(list, from_finding(&v->benign[i], false, true, v->against));

@@ -23,6 +23,8 @@ static void adopt_origins(struct tw_cmp *c, struct tw_pair_result *r)
     r->equal_before = NULL;
     v->equal_before_records = r->equal_records;
     v->steps_compared = r->steps_compared;
+    v->order = r->order;
+    r->order = NULL;
     if (!r->value && v->first)
         v->equal_before_records = 0;
 }
@@ -382,6 +384,10 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
     }
     if (any)
         tw_facts(c, side, n);
+    if (detailed)
+        rc = tw_numbers_tell(c, &side[0], &side[detailed], err);
+    if (rc != 0)
+        return rc;
     if (any && c->unseen.n > 0 && !value)
         tw_cmp_note(c, "not everything was seen: %s", c->unseen.s[0]);
     decide_outcome(c, side, n, any, any && within, value);
@@ -432,7 +438,7 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
         rc = tw_no_memory(err, "comparing %zu runs", n);
         goto out;
     }
-    rc = tw_ahead_verify(runs, n, &c.ahead, err);
+    rc = tw_ahead_verify(runs, n, c.o->share, &c.ahead, err);
     for (; rc == 0 && opened < n; opened += rc == 0)
         rc = tw_side_open(&c, runs[opened], opened, &side[opened], err);
     tw_ahead_free(c.ahead);

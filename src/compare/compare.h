@@ -132,6 +132,40 @@ struct twin_range {
     bool whole; /* every step and record of both was compared */
 };
 
+/* What is known of one rank's first difference, beside those of the others. */
+enum twin_rank_place {
+    TWIN_RANK_FIRST,    /* the one that the verdict names */
+    TWIN_RANK_FRONTIER, /* no message or collective brought it from another rank, either */
+    TWIN_RANK_CARRIED,  /* it was taken from another rank, whose own differed */
+    TWIN_RANK_UNKNOWN   /* one of the two, it is not known which */
+};
+const char *twin_rank_place_name(enum twin_rank_place p); /* first|frontier|carried|unknown */
+
+struct twin_ranked {
+    enum twin_rank_place place;
+    int32_t rank;
+    uint32_t step_a, step_b; /* each as the rank counts in that run */
+    enum twin_kind kind;
+    char *name;
+    /* carried: from this rank's step (of run 1), by that message or call of a collective; numbers
+     * are counted from 1, in either run */
+    int32_t from;
+    uint32_t from_step;
+    bool message;
+    char *by, *scope;
+    uint32_t number_a, number_b;
+};
+
+/* The ranks that differ, in the order of messages and collectives as far as that is known. */
+struct twin_rank_order {
+    size_t ranks;             /* that were compared */
+    bool exchanges;           /* messages or collectives were recorded */
+    bool known;               /* no place is unknown, and none could be another one */
+    char *why;                /* not known: why */
+    struct twin_ranked *item; /* the named one first, then by rank */
+    size_t count;
+};
+
 struct twin_class {
     size_t members;
     size_t *runs;
@@ -140,7 +174,22 @@ struct twin_class {
     bool unsure;
 };
 
+struct tw_buf;
+/*
+ * A comparison that several processes over one storage share: each verifies a share of the traces,
+ * and process 0 compares (cmd/diff_mpi.c). The verdict is that of a comparison without others.
+ */
+struct twin_share {
+    size_t part, parts; /* which process this is, from 0, of how many */
+    /* Process 0: gives in *out, which is empty and which the caller frees, what twin_share_verify()
+     * or twin_share_trouble() made in process `part`; waits for it. Each is asked for once. 0 or an
+     * error. */
+    int (*collect)(void *user, size_t part, struct tw_buf *out, struct twin_error *err);
+    void *user;
+};
+
 struct twin_compare_options {
+    const struct twin_share *share; /* NULL: there are no other processes */
     bool steps_given;
     uint32_t steps;  /* compare only the first steps */
     int64_t shift;   /* b's step = a's step + shift */
@@ -285,6 +334,7 @@ struct twin_verdict {
     size_t range_count;
     char **notes;
     size_t note_count;
+    struct twin_rank_order *order;      /* NULL: one rank, or no rank's records differ */
     struct twin_transplant *transplant; /* NULL: none */
     enum twin_replay replay;            /* of the zoom's suspect */
     struct twin_rule_use *rules;
@@ -300,7 +350,7 @@ struct twin_verdict {
     size_t claim_count;
 };
 
-/* Can these patterns of --ignore be used? 0, TWIN_EINVAL (names the regular expression of a
+/* Can these patterns of --ignore be used? 0, TWIN_EINVAL (names the steps or the expression of a
  * "line:"), TWIN_ENOMEM. */
 int twin_ignore_check(const char *const *pattern, size_t count, struct twin_error *err);
 /* Every claim of a verdict as a JSON array; *out is malloc'ed. TWIN_ENOMEM. */
@@ -309,9 +359,30 @@ int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_er
 /* Is this a tolerance file? 0, TWIN_EFORMAT (names the rule), TWIN_ENOENT, TWIN_EIO, TWIN_ELIMIT,
  * TWIN_ENOMEM. */
 int twin_tolerance_check(const char *path, struct twin_error *err);
+/* What a first look at two runs shows: of the ranks that both have, how many differ in some step,
+ * and the first such rank and step (0 where none does). By digests of steps as the traces state
+ * them: nothing is verified, and no rule leaves anything out. */
+struct twin_glance {
+    size_t ranks, differing;
+    int32_t rank;
+    uint32_t step;
+};
+/* False: there is nothing to say, for want of ranks that both have, or of memory. */
+bool twin_compare_glance(const struct twin_run *a, const struct twin_run *b,
+                         struct twin_glance *out);
+/* How much a comparison of these runs has to read. */
+uint64_t twin_compare_bytes(const struct twin_run *const *runs, size_t n);
 /* Compares runs[1..] with runs[0]. */
 int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o,
                  struct twin_verdict **out, struct twin_error *err);
+/* In any other process than 0, with the same runs: verifies its share of the traces, and says in
+ * *out what it found, for process 0's collect(). TWIN_EIO or TWIN_ENOMEM: a trace could not be read
+ * to its end; *out is empty then. Several threads. */
+int twin_share_verify(const struct twin_run *const *runs, size_t n, const struct twin_share *share,
+                      struct tw_buf *out, struct twin_error *err);
+/* Makes what process 0 gets instead where that failed: its comparison ends with this text. 0 or
+ * TWIN_ENOMEM. */
+int twin_share_trouble(size_t part, size_t parts, const char *text, struct tw_buf *out);
 /* Merges what a zoom pair (operation level, same window) shows into v->first: op, site, role,
  * counts, ulp. */
 int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb,

@@ -102,16 +102,15 @@ static bool all_steps(const struct kinds *k)
 
 /* Fills *k from the records of its process. What verifying has counted is enough where every record
  * counts: then the trace is not read again. */
-static void look_at_all(struct kinds *k)
+static int look_at_all(struct kinds *k)
 {
     const struct twin_trace_summary *seen = twin_trace_summary(k->p->trace);
     const bool whole = all_steps(k);
     if (!seen || !whole || (seen->unfinished > 0 && !k->tail) || k->c->o->ignore_count > 0) {
-        twin_trace_walk(k->p->trace, look_at_record, NULL, k, NULL);
-        return;
+        return twin_trace_walk(k->p->trace, look_at_record, NULL, k, NULL);
     }
     k->unread = seen->unobserved;
-    twin_trace_walk_some(k->p->trace, look_at_series, NULL, NULL, k, NULL);
+    return twin_trace_walk_some(k->p->trace, look_at_series, NULL, NULL, k, NULL);
 }
 
 /* Steps of one process in which inputs or results are missing, or of which nothing is known. */
@@ -302,13 +301,27 @@ static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
     return false;
 }
 
+/* The tail of an attempt that was given up is nobody's result: a later attempt has begun anew, or
+ * from what is compared as its initial weights. */
+static void say_tail(struct tw_cmp *c, const struct tw_side *side, const struct tw_proc *p)
+{
+    if (tw_proc_given_up(side, p))
+        tw_cmp_note(c,
+                    "attempt %u was given up: what rank %d (%s) did after its last finished step "
+                    "was not compared",
+                    p->attempt, p->rank, tw_proc_role(p));
+    else
+        tw_cmp_unseen(c, "rank %d (%s): what came after its last finished step", p->rank,
+                      tw_proc_role(p));
+}
+
 /* Looks at what each pair of processes recorded, and adds what is missing to c->unseen: every entry
  * there keeps the verdict from "same". */
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count)
 {
     bool inputs = false, results = false, own = false, one = side->steps == 0;
     bool messages = false;
-    size_t ignored = 0, equal = 0;
+    size_t ignored = 0, equal = 0, numbers = 0;
     for (size_t i = 0; i < count; i++) {
         struct tw_scan *s = &scans[i];
         const bool by_step = is_stepping(s);
@@ -319,7 +332,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
                           .first = s->first,
                           .end = s->recut ? UINT64_MAX : s->end};
         k.tail = s->tail_seen || all;
-        look_at_all(&k);
+        c->oom |= look_at_all(&k) == TWIN_ENOMEM;
         if (by_step)
             cover_steps(c, s, &k);
         else if (all)
@@ -328,6 +341,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         results |= k.results || k.values || only_messages(&k);
         messages |= only_messages(&k);
         ignored += k.ignored;
+        numbers += s->numbers;
         equal += k.out_of_equal;
         own |= k.values != 0;
         one |= s->recut;
@@ -335,9 +349,10 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
             tw_cmp_unseen(c, "%zu records of rank %d whose contents could not be read", k.unread,
                           k.p->rank);
         if (s->tail_unknown && (!s->pair->auxiliary || tw_pair_steps(s->pair)))
-            tw_cmp_unseen(c, "rank %d (%s): what came after its last finished step", k.p->rank,
-                          tw_proc_role(k.p));
+            say_tail(c, side, k.p);
         c->v->records_compared += s->records;
+        twin_trace_rest(s->pair->a->trace);
+        twin_trace_rest(s->pair->b->trace);
     }
     tw_whole(c, scans, count);
     if (count == 0) {
@@ -351,6 +366,14 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
     if (ignored) {
         tw_cmp_note(c, "left out by --ignore: %zu records of each run", ignored);
         c->v->records_compared -= equal < c->v->records_compared ? equal : c->v->records_compared;
+    }
+    /* Of several pairs of runs each has another count: one is enough to say what is left out. */
+    if (numbers && !c->numbers_said && !c->quick) {
+        c->numbers_said = true;
+        tw_cmp_note(c,
+                    "left out by --ignore 'number:...': single numbers that differ, %zu between %s "
+                    "and %s",
+                    numbers, c->label_a, c->label_b);
     }
     if (messages)
         tw_cmp_note(c,

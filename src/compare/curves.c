@@ -171,6 +171,7 @@ static int read_run(struct reading *r, const struct twin_run *run, uint64_t *bud
         *budget -= r->proc->info->file_bytes;
         r->from = r->count;
         rc = twin_trace_walk_some(r->proc->trace, is_of_a_curve, add_record, NULL, r, NULL);
+        twin_trace_rest(r->proc->trace);
         out->unread += rc != 0 && rc != TWIN_ENOMEM;
         rc = rc == TWIN_ENOMEM ? rc : 0;
         for (size_t k = r->from; k < r->count; k++)

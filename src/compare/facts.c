@@ -13,16 +13,6 @@
 
 /* ---- the order of parameters */
 
-/* What an agent noted under a word; NULL: nothing. */
-static const char *note_of(struct twin_trace *t, const char *wanted)
-{
-    const char *key, *value;
-    for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
-        if (strcmp(key, wanted) == 0)
-            return value;
-    return NULL;
-}
-
 /* The first record of an order that is another one in the other run; false: there is none in this
  * step. */
 static bool find_order(const struct tw_view *a, const struct tw_view *b, struct tw_diff *out)
@@ -58,7 +48,8 @@ static void put_first(struct tw_cmp *c, struct tw_pair_result *r, struct twin_fi
 /* The two orders, as a note. */
 static void say_orders(struct tw_cmp *c, const struct tw_scan *s, bool differs)
 {
-    const char *a = note_of(s->pair->a->trace, "order"), *b = note_of(s->pair->b->trace, "order");
+    const char *a = twin_trace_note_of(s->pair->a->trace, "order"),
+               *b = twin_trace_note_of(s->pair->b->trace, "order");
     if (!differs)
         tw_cmp_note(c, "the parameters reach the optimizer in another order; nothing that was "
                        "computed from them differs");
@@ -122,12 +113,12 @@ static size_t sharing(const struct tw_side *side)
     size_t most = 0;
     for (size_t i = 0; i < side->count; i++) {
         const char *mine = side->proc[i].info->steps
-                               ? note_of(side->proc[i].trace, "weights.shared")
+                               ? twin_trace_note_of(side->proc[i].trace, "weights.shared")
                                : NULL;
         size_t n = mine != NULL;
         for (size_t k = 0; mine && k < side->count; k++) {
             const char *other = k != i && side->proc[k].info->steps
-                                    ? note_of(side->proc[k].trace, "weights.shared")
+                                    ? twin_trace_note_of(side->proc[k].trace, "weights.shared")
                                     : NULL;
             n += other && same_place(mine, other);
         }
@@ -164,7 +155,7 @@ static void say_unseeded(struct tw_cmp *c, const struct tw_side *sides, size_t n
         const char *first = NULL;
         for (size_t i = 0; i < n && !first; i++)
             for (size_t k = 0; k < sides[i].count && !first; k++)
-                first = note_of(sides[i].proc[k].trace, all[g].key);
+                first = twin_trace_note_of(sides[i].proc[k].trace, all[g].key);
         if (first)
             tw_cmp_note(c,
                         "%s was drawn from before any seed was set (%s): %s at the start would "

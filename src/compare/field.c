@@ -277,6 +277,7 @@ static size_t usual_rows(const struct tw_pair *pairs, size_t count)
             twin_trace_step_hash(pairs[i].a->trace, (uint32_t)(pairs[i].a->info->steps / 2), &h,
                                  NULL) == 0)
             rows += h.records;
+        twin_trace_rest(pairs[i].a->trace);
     }
     return rows ? rows : 1;
 }

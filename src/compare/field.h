@@ -61,6 +61,27 @@ int twin_compare_field(const struct twin_run *a, const struct twin_run *b,
                        struct twin_field *out, struct twin_error *err);
 void twin_field_free(struct twin_field *f);
 
+/* Which rank differs when: a row for each rank, a column for each step as that rank counts. */
+struct twin_grid {
+    uint32_t *step; /* of run a, ascending */
+    size_t steps;
+    uint64_t steps_all; /* more than `steps`: some were chosen, each one around first differences */
+    int32_t *rank;      /* ascending */
+    size_t ranks, ranks_all; /* more than `ranks`: those that the order names are among them */
+    /* row after row: a state of a cell (TWIN_CELL_*), no value. Behind a rank's first difference
+     * the digest of the whole step decides. */
+    uint16_t *cell;
+};
+/*
+ * order: of the verdict on these two runs; NULL: no rank differs. o: shift counts; NULL: none.
+ * from: the step to look at closely (UINT32_MAX: none). Runs of other numbers of ranks, or of one
+ * rank, have no grid: 0 ranks. 0, TWIN_ENOMEM, TWIN_EIO.
+ */
+int twin_compare_grid(const struct twin_run *a, const struct twin_run *b,
+                      const struct twin_compare_options *o, const struct twin_rank_order *order,
+                      uint32_t from, struct twin_grid *out, struct twin_error *err);
+void twin_grid_free(struct twin_grid *g);
+
 enum twin_curve_kind {
     TWIN_CURVE_LOSS,
     TWIN_CURVE_VALUE,

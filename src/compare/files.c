@@ -71,7 +71,9 @@ static void load_saved(struct tw_cmp *c, const struct tw_side *side, struct save
     *l = (struct saved_list){.c = c};
     for (size_t i = 0; i < side->count; i++) {
         l->p = &side->proc[i];
-        twin_trace_walk_some(l->p->trace, is_saved, take_saved, NULL, l, NULL);
+        if (twin_trace_walk_some(l->p->trace, is_saved, take_saved, NULL, l, NULL) == TWIN_ENOMEM)
+            c->oom = true;
+        twin_trace_rest(l->p->trace);
     }
 }
 

@@ -23,6 +23,13 @@ int tw_lines_filters(struct tw_cmp *c, struct twin_error *err)
         return tw_no_memory(err, "for the filters of lines");
     for (size_t i = 0; i < c->o->ignore_count; i++) {
         char why[128] = "";
+        struct tw_number_pattern number;
+        if (tw_number_pattern_is(c->o->ignore[i]) &&
+            !tw_number_pattern_read(c->o->ignore[i], &number))
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "--ignore '%.200s': expected number:FIRST-LAST:PATTERN, such as "
+                                  "number:117-144:collective/*/MPI_Allreduce",
+                                  c->o->ignore[i]);
         if (!tw_starts(c->o->ignore[i], "line:"))
             continue;
         int rc = regcomp(&f->regex[f->count], c->o->ignore[i] + 5, REG_EXTENDED | REG_NOSUB);

@@ -54,6 +54,10 @@ struct tw_cmp {
     struct tw_clock *clock; /* the clock experiment; NULL: none was made */
     const char *zoom[2];    /* while a zoom pair is judged: the names of its folders */
     struct tw_ahead *ahead; /* traces that are verified already; NULL: none is */
+    /* while two runs are compared without single numbers of collectives: which those are; NULL:
+     * they count */
+    struct tw_numbers *numbers;
+    bool numbers_said; /* that --ignore left out single numbers */
 };
 
 /* ---- verdict.c: a verdict before anything is known; the ranges that it owns */
@@ -73,6 +77,11 @@ void tw_texts_add(struct tw_cmp *c, struct tw_texts *list, char *owned);
 void tw_texts_free(struct tw_texts *list);
 void tw_cmp_note(struct tw_cmp *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/*
+ * How much of a record's name is the tensor's own: of "fc.weight[0:4096]", a part of a large
+ * tensor, the length of "fc.weight"; of any other name all of it.
+ */
+size_t tw_tensor_name_length(const char *name);
 /* Makes room for one more element in a growing array; false (and oom) when it cannot. */
 bool tw_cmp_room(struct tw_cmp *c, void *array_pointer, size_t count, size_t *room,
                  size_t element_bytes);
@@ -101,10 +110,15 @@ struct tw_opened {
 /* alone: by this thread alone */
 void tw_opened_verify(struct tw_opened *x, bool alone);
 
+/* ---- by_processors.c: each(user, i) for i below count, in any order, by as many threads as there
+ * are processors. Returns when all is done. */
+void tw_by_processors(size_t count, void (*each)(void *user, size_t i), void *user);
+
 /* ---- ahead.c: traces of several runs are opened and verified by several threads, for the sides
- * that are opened then. 0 or TWIN_ENOMEM; *out goes to tw_ahead_free() in either case. */
-int tw_ahead_verify(const struct twin_run *const *runs, size_t n, struct tw_ahead **out,
-                    struct twin_error *err);
+ * that are opened then. share: other processes verify the rest; NULL: there are none. 0,
+ * TWIN_ENOMEM, or the trouble of another process; *out goes to tw_ahead_free() in either case. */
+int tw_ahead_verify(const struct twin_run *const *runs, size_t n, const struct twin_share *share,
+                    struct tw_ahead **out, struct twin_error *err);
 /* Hands one over; path: the pointer in the run's list. False: it was not verified ahead. */
 bool tw_ahead_take(struct tw_ahead *a, const char *path, struct tw_opened *out);
 /* NULL is allowed. What was not taken is closed. */
@@ -117,10 +131,14 @@ struct tw_proc {
     const char *path;             /* owned by the run */
     const struct tw_facts *facts; /* of its run: names of checkpoints carry them */
     int32_t rank;
+    uint32_t attempt;      /* of a launcher that starts its ranks again; the first is 0 */
     size_t ordinal;        /* among processes of equal rank and role, by start time */
     size_t run;            /* which of the runs it belongs to */
     bool taken;            /* matched with a process of the other run */
     uint64_t *key, *token; /* per series id, filled on demand; 0 = not yet */
+    /* where parts of tensors lie, per series id (shards.c), filled on demand; owned by the trace */
+    const char **place;
+    size_t places;
     size_t series_room;
 };
 
@@ -133,8 +151,9 @@ struct tw_side {
     size_t count;
     uint64_t steps; /* finished steps of the process that has most */
     int32_t world;
-    bool closed;  /* every trace was ended in an orderly way */
-    bool damaged; /* a trace could not be opened, or has lost everything */
+    uint32_t attempts; /* the last attempt of any process */
+    bool closed;       /* every trace of the last attempt was ended in an orderly way */
+    bool damaged;      /* a trace could not be opened, or has lost everything */
 };
 
 struct tw_pair {
@@ -150,13 +169,18 @@ struct tw_pair {
 int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, struct tw_side *side,
                  struct twin_error *err);
 void tw_side_close(struct tw_side *side);
-/* Pairs processes by (rank, role, ordinal); processes of equal rank and role whose records agree
- * are paired first. */
+/* Pairs processes of one attempt by (rank, role, ordinal); processes of equal rank and role whose
+ * records agree are paired first. */
 int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair **pairs,
                   size_t *count);
 const char *tw_proc_role(const struct tw_proc *p);
 /* True for a run that ended as it wanted to: what it did not record did not happen. */
 bool tw_side_complete(const struct tw_side *s);
+/* Did its launcher give this attempt up, and start the ranks again? Where its processes end is a
+ * matter of the moment at which they were told to. */
+bool tw_proc_given_up(const struct tw_side *s, const struct tw_proc *p);
+/* True for a process that ended as it wanted to, in a run that did. */
+bool tw_proc_complete(const struct tw_side *s, const struct tw_proc *p);
 /* A worker of a data loader: it counts as it likes, and may be killed with its work done. */
 bool tw_proc_is_loader(const struct tw_proc *p);
 /* of the same rank and role */
@@ -181,7 +205,9 @@ struct tw_rec {
     struct twin_digest digest;
     uint32_t step, seq, occurrence, series, layout, flags, thread;
     uint8_t phase, kind;
-    uint64_t whole; /* with TWIN_REC_PART: elements of the tensor */
+    uint64_t whole;         /* elements of the tensor: of a part, and of what was put together */
+    const char *name;       /* NULL: its series's */
+    uint64_t global_offset; /* with TWIN_REC_OFFSET */
     struct twin_stats stats;
     size_t sketch;           /* index in the view's sketches + 1; 0 = none */
     size_t link, link_count; /* in the view's links */
@@ -221,6 +247,7 @@ uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *
                      const char *role);
 uint64_t tw_proc_key(struct tw_proc *p, uint32_t series); /* of a series; 0 = no memory */
 uint64_t tw_record_content(struct tw_proc *p, const struct twin_trace_record *r);
+uint64_t tw_layout_hash(const struct twin_layout *l); /* of type and shape */
 const char *tw_rec_name(const struct tw_view *v, const struct tw_rec *r);
 const char *tw_rec_scope(const struct tw_view *v, const struct tw_rec *r);
 const char *tw_rec_role(const struct tw_view *v, const struct tw_rec *r);
@@ -247,6 +274,7 @@ struct tw_stepdiff {
     size_t equal;   /* matched records with equal contents */
     size_t order;   /* how many of d are of type ORDER */
     size_t ignored; /* differences left out by --ignore */
+    size_t numbers; /* of these the single numbers ("number:") */
     /* records of the order of parameters that differ: they matter by what follows from them */
     size_t reordered;
     /* parts of large tensors where the other run recorded other parts: unknown */
@@ -362,9 +390,13 @@ struct tw_equal {
 
 struct tw_scan {
     const struct tw_pair *pair;
-    int64_t shift;              /* b's step = a's step + shift */
-    bool found;                 /* a significant difference */
-    bool weights_only;          /* arms of different world size: of a step its updated weights */
+    int64_t shift;     /* b's step = a's step + shift */
+    bool found;        /* a significant difference */
+    bool weights_only; /* arms of different world size: of a step its updated weights */
+    /* tokens of tensors that one run had in parts by turns, the other as a whole (turns.c) */
+    uint64_t *joined;
+    size_t joins, join_room;
+    bool added_up;              /* of these some were put together of several ranks' parts */
     uint32_t step;              /* of a */
     int cls;                    /* cause class of the first difference */
     int turn;                   /* tw_mpi_turn() of it */
@@ -390,10 +422,12 @@ struct tw_scan {
     bool tail_seen;
     bool local_seen, local_differs; /* local gradients in the step where they part */
     bool recut;                     /* threads: the same records, cut into steps in another way */
+    bool cut; /* threads: the same records as far as both go, from step `end` on in other steps */
     /* steps with values whose order among several threads is not known */
     uint64_t scheduled;
     uint32_t scheduled_at; /* the first of them */
     bool tail_unknown;     /* the unfinished last step could not be compared in full */
+    uint64_t numbers;      /* single numbers that differ and that --ignore leaves out */
     /* parts of large tensors that only one of the two recorded in a step */
     uint64_t elsewhere;
     /* the parameters reached an optimizer in another order, first at step `reordered_at` */
@@ -420,6 +454,32 @@ void tw_scan_free(struct tw_scan *s);
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va,
                  struct tw_view *vb, struct tw_stepdiff *d, struct twin_error *err);
 
+/* ---- numbers.c: records of one floating-point number, that may be an elapsed time */
+
+/* --ignore 'number:FIRST-LAST:GLOB': steps of the first run, and the records' names. */
+struct tw_number_pattern {
+    uint32_t first, last;
+    const char *glob; /* in the pattern */
+};
+/* Those that were left out of one comparison. */
+struct tw_numbers {
+    size_t count;
+    uint32_t first, last; /* steps of the first run */
+    char name[64];        /* of the first; cut */
+    bool several;         /* others have other names */
+};
+/* Does the pattern begin as one of numbers? */
+bool tw_number_pattern_is(const char *pattern);
+/* False: it is none, or no good one. */
+bool tw_number_pattern_read(const char *pattern, struct tw_number_pattern *out);
+/* Of two counterparts whose values differ: is each one number, and left out? */
+bool tw_number_left_out(struct tw_cmp *c, const struct tw_view *a, const struct tw_rec *x,
+                        const struct tw_view *b, const struct tw_rec *y);
+
+/* ---- numbers_alone.c: a note where such numbers of collectives are all that differs between the
+ * runs of the verdict. 0 or an error of comparing. */
+int tw_numbers_tell(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct twin_error *err);
+
 /* ---- messages.c: records of MPI's agent (agents/mpi) */
 
 /* Is it one, of a call of that name? */
@@ -436,6 +496,29 @@ void tw_mpi_judge(struct tw_cmp *c, const struct tw_scan *scans, size_t n,
 /* Notes which call of the run it is, and whether messages had come in another order before. */
 void tw_mpi_tell(struct tw_cmp *c, const struct tw_scan *best);
 
+/* ---- frontier.c: of the ranks that differ, which did so by itself, and which only took it */
+struct tw_frontier {
+    struct twin_rank_order *order; /* NULL: there is nothing to order */
+    struct tw_scan *first;         /* to be named; NULL: as steps say */
+    struct tw_scan **scan;         /* of each item of order */
+    bool one_call;                 /* those that are not carried came out of one call */
+    bool against_steps;            /* equal numbers of steps are not one time on all ranks */
+};
+/* best: what steps and the flow of a step would name. 0 or TWIN_ENOMEM; tw_frontier_free() in
+ * either case. */
+int tw_frontier_make(struct tw_cmp *c, struct tw_scan *scans, size_t n, struct tw_scan *best,
+                     int32_t world, struct tw_frontier *out, struct twin_error *err);
+/* Its place; UNKNOWN where it has none. */
+enum twin_rank_place tw_frontier_place(const struct tw_frontier *f, const struct tw_scan *s);
+/* Notes who took what from whom, and claims it. */
+void tw_frontier_tell(struct tw_cmp *c, const struct tw_frontier *f, const struct tw_scan *best);
+void tw_frontier_free(struct tw_frontier *f);
+void tw_rank_order_free(struct twin_rank_order *o);
+
+/* ---- grid.c: ranks of a grid that are chosen evenly; those that the order of ranks names come
+ * besides. Tests make it smaller. */
+extern size_t tw_grid_rows;
+
 /* ---- waiting.c: notes of a run that failed or was ended who waited in which collective of MPI */
 void tw_waiting(struct tw_cmp *c, const struct tw_side *side);
 
@@ -445,6 +528,10 @@ void tw_waiting(struct tw_cmp *c, const struct tw_side *side);
  * threads recorded under one name. */
 enum tw_streams_verdict { TW_STREAMS_DIFFER, TW_STREAMS_EQUAL, TW_STREAMS_UNKNOWN };
 enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pair *p);
+/* Several threads, and one of the traces, or both, were cut: are the records of every name and
+ * scope equal, and in the same order, as far as both go? Only what was cut may lack its end. False
+ * also where several threads recorded under one name. */
+bool tw_streams_agree_until_cut(struct tw_cmp *c, const struct tw_pair *p, bool cut_a, bool cut_b);
 
 /* ---- steps.c: one small entry per finished step */
 struct tw_step_entry {
@@ -478,6 +565,7 @@ struct tw_place {
     int64_t step; /* of a; b's step 0 */
     bool found;
     size_t weights, known; /* that b starts with; of these a has some of the same names */
+    size_t cut;            /* weights over other numbers of ranks: not looked for */
 };
 int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
                 struct twin_error *err);
@@ -487,9 +575,59 @@ bool tw_shift_is(struct tw_cmp *c, const struct tw_pair *p, uint32_t k);
 /* Compares the seam: a's end of step K-1 and its step K with b's start and step 0. */
 int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out,
                   struct twin_error *err);
-/* Arms of different world size: only rank 0's weights can be compared. */
-int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, struct tw_scan *out,
+
+/* ---- worlds.c: arms of different world size, or whose ranks hold other parts of weights */
+/* Are the two sides such arms? Then ranks cannot be compared one by one. */
+bool tw_weights_alone(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b);
+/*
+ * Only weights can be compared, rank 0's for all, after each step and at the end of the job. Where
+ * they are cut over ranks, those of the sides are put together; without sides (both NULL) they are
+ * left out.
+ */
+int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a,
+                    const struct tw_side *b, int64_t shift, struct tw_scan *out,
                     struct twin_error *err);
+/*
+ * Then no hash of a step covers what was dropped of it: says so, which is a reason against "same".
+ */
+void tw_say_lost_weights(struct tw_cmp *c, const struct tw_view *v, uint32_t step);
+/* For tw_view_filter(): what of a step is compared then. */
+bool tw_is_updated_weight(const struct tw_view *v, const struct tw_rec *r, void *user);
+
+/* ---- shards.c: tensors that are cut over ranks */
+/* Is it a rank's part of a tensor? */
+bool tw_is_shard(const struct tw_rec *r);
+bool tw_has_shards(struct tw_proc *p);               /* does it say that it recorded some? */
+bool tw_side_has_shards(const struct tw_side *side); /* does one of its processes? */
+/* Do two processes hold other parts of the same weights, or only one of them parts at all? */
+bool tw_cut_otherwise(struct tw_proc *p, struct tw_proc *q);
+/* Are the parts that p recorded added to those of this process of rank 0? */
+bool tw_adds_to(const struct tw_proc *p, const struct tw_proc *zero);
+/*
+ * Makes records of wholes of the parts in rank 0's view of a step, with the records of all ranks of
+ * its side. The tokens of those that are not known to be whole are added to *failed (malloc'ed, the
+ * caller frees it); each has given a reason. Returns 0 or an error.
+ */
+int tw_shards_whole(struct tw_cmp *c, const struct tw_side *side, struct tw_view *zero,
+                    uint32_t step, uint64_t **failed, size_t *failures, struct twin_error *err);
+/*
+ * For a finding of records that were put together: notes which ranks hold the elements that differ,
+ * or that this is not known, and sets the finding's rank and its number of elements.
+ */
+void tw_shards_name(struct tw_cmp *c, const struct tw_side *sa, const struct tw_view *a,
+                    const struct tw_side *sb, const struct tw_view *b, struct twin_finding *f);
+
+/* ---- turns.c: large tensors in parts by turns, held against wholes */
+/*
+ * Of tensors that one view has in parts and the other as a whole: joins the parts, or leaves the
+ * tensor out of both where they are not all of it; *left_out: how many. Returns 0 or an error.
+ */
+int tw_turns_join(struct tw_cmp *c, struct tw_view *a, struct tw_view *b, struct tw_scan *out,
+                  size_t *left_out, struct twin_error *err);
+/* The token of the tensor that a record is of, also where it is a part by turns; 0: no memory. */
+uint64_t tw_tensor_token(const struct tw_view *v, const struct tw_rec *r);
+/* Says in how many steps some were left out, and how many in the last one. */
+void tw_turns_say(struct tw_cmp *c, const struct tw_scan *s, uint64_t steps, size_t at_end);
 
 /* ---- chain.c: arms: at which step of a each process of b begins */
 /* Sets the shift of every pair, and adds a pair for each further trainer of b that goes on
@@ -525,6 +663,7 @@ struct tw_pair_result {
     bool shift_found;
     struct twin_range *ranges;
     size_t range_count;
+    struct twin_rank_order *order; /* NULL: there is nothing to order */
 };
 int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
                     struct tw_pair_result *r, struct twin_error *err);
@@ -535,6 +674,9 @@ void tw_pair_result_free(struct tw_pair_result *r);
  * alike. */
 struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *a,
                                         const struct tw_side *b);
+/* A finding when torchrun started the ranks of one run again more often; NULL when it did not. */
+struct twin_finding *tw_attempts_compare(struct tw_cmp *c, const struct tw_side *a,
+                                         const struct tw_side *b);
 /* A finding when processes that matter have no counterpart; NULL when none. */
 struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
                                       const struct tw_side *b);
@@ -595,6 +737,7 @@ struct tw_facts {
     /* every process and thread that was made during the run has an id between these; 0, 0: not
      * known */
     long id_low, id_high;
+    int exit_code;   /* of the job's command, where it failed with one; else 0 */
     const char *dir; /* the run folder; everything borrowed lives as long as the run */
     const char *host;
     char *const *fresh; /* folders that took the next free number: "version_1" */

@@ -88,7 +88,9 @@ static int of_a_thread(void *user, const struct twin_trace_record *r)
  * stopped for it. */
 static bool several_threads(struct tw_proc *p)
 {
-    return twin_trace_walk(p->trace, of_a_thread, NULL, p, NULL) > 0;
+    const bool several = twin_trace_walk(p->trace, of_a_thread, NULL, p, NULL) > 0;
+    twin_trace_rest(p->trace);
+    return several;
 }
 
 /*

@@ -78,7 +78,9 @@ static bool gave_equal(struct tw_cmp *c, const struct tw_scan *s, const struct t
          strcmp(own->scope, f->scope) != 0 || strcmp(own->op, f->op) != 0 ||
          own->occurrence != f->occurrence))
         return false; /* op: with another root it is another call */
-    if (tw_view_load(c, s->pair->a, f->step_a, f->step_a, &v, err) != 0)
+    const int rc = tw_view_load(c, s->pair->a, f->step_a, f->step_a, &v, err);
+    twin_trace_rest(s->pair->a->trace);
+    if (rc != 0)
         return false;
     bool whole = v.dropped == 0;
     for (size_t i = 0; whole && i < v.count; i++) {
@@ -177,6 +179,7 @@ static void gather(struct tw_cmp *c, const struct tw_proc *p, const struct twin_
         .c = c, .trace = p->trace, .f = f, .step = end->step, .number = end->number, .whole = true};
     if (twin_trace_walk_some(p->trace, is_wanted, take, NULL, x, NULL) != 0)
         x->whole = false;
+    twin_trace_rest(p->trace);
 }
 
 static const char *sender(const struct received *x, size_t i)

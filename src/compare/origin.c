@@ -203,7 +203,7 @@ static int hidden_in_step_before(struct tw_cmp *c, const struct tw_view *v, uint
     if (rc != 0)
         return rc;
     const struct tw_rec *x = hidden_state(&before, false);
-    *fed |= is_fed(&before, before.rec + before.count);
+    *fed |= before.count > 0 && is_fed(&before, before.rec + before.count);
     if (x)
         *found = say_hidden(c, &before, x);
     tw_view_free(&before);

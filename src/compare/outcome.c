@@ -7,6 +7,8 @@
  */
 #include "internal.h"
 
+#include "phrase.h"
+
 #include <string.h>
 
 /*
@@ -82,6 +84,32 @@ struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *
     return f;
 }
 
+/* Did the run end by itself, with all of its traces? Then what is not there did not happen. */
+static bool is_whole(const struct tw_side *s)
+{
+    return !s->damaged && !tw_side_failed(s) && !tw_side_stopped(s);
+}
+
+/*
+ * torchrun started the ranks of one run again, and those of the other not so often: what the
+ * further attempts did was compared with nothing. Of arms, and where the other run may have been
+ * cut before, range.c says that.
+ */
+struct twin_finding *tw_attempts_compare(struct tw_cmp *c, const struct tw_side *a,
+                                         const struct tw_side *b)
+{
+    const struct tw_side *fewer = a->attempts < b->attempts ? a : b;
+    if (a->attempts == b->attempts || c->o->arms || !is_whole(fewer) || fewer->count == 0)
+        return NULL;
+    return tw_outcome_new(c, TWIN_FINDING_RANKS, "attempts",
+                          tw_cmp_text(c,
+                                      "torchrun started the ranks of %s again %u time%s, those of "
+                                      "%s %u time%s: attempt was compared with attempt",
+                                      c->label_a, a->attempts, tw_plural_s(a->attempts), c->label_b,
+                                      b->attempts, tw_plural_s(b->attempts)),
+                          0);
+}
+
 /*
  * Names the first process that one run has and the other has not, where both are of one command and
  * the other run ended by itself. What is less certain than that (arms, runs that were stopped,
@@ -92,12 +120,12 @@ struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
 {
     for (int s = 0; s < 2; s++) {
         const struct tw_side *side = s ? b : a, *other = s ? a : b;
-        const bool other_whole = !other->damaged && !tw_side_failed(other) &&
-                                 !tw_side_stopped(other);
         for (size_t i = 0; i < side->count; i++) {
             const struct tw_proc *p = &side->proc[i];
             const bool works = p->info->steps > 0 || side->steps == 0;
-            if (p->taken || !works || !other_whole || c->o->arms)
+            /* of a further attempt: tw_attempts_compare() */
+            if (p->taken || !works || !is_whole(other) || c->o->arms ||
+                p->attempt > other->attempts)
                 continue;
             char *text = tw_cmp_text(c, "rank %d (%s, number %zu) recorded only in %s", p->rank,
                                      tw_proc_role(p), p->ordinal + 1, s ? c->label_b : c->label_a);
@@ -116,8 +144,8 @@ struct twin_finding *tw_ranks_compare(struct tw_cmp *c, const struct tw_side *a,
  */
 static bool ended_well(const struct tw_side *a, const struct tw_side *b, const struct tw_pair *p)
 {
-    return tw_side_complete(a) && tw_side_complete(b) && !tw_side_failed(a) && !tw_side_failed(b) &&
-           p->a->info->closed && p->b->info->closed;
+    return tw_proc_complete(a, p->a) && tw_proc_complete(b, p->b) && p->a->info->closed &&
+           p->b->info->closed;
 }
 
 struct twin_finding *tw_steps_compare(struct tw_cmp *c, const struct tw_side *a,

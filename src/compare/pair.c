@@ -37,16 +37,16 @@ static bool other_world(const struct tw_side *a, const struct tw_side *b)
 /*
  * Scans one pair of processes at its shift, into s. Between arms the seam comes first, and what
  * follows it only when nothing differs there. Returns 0 or an error; pairs without common steps
- * give an empty scan.
+ * give an empty scan. alone: of the sides only weights can be compared (tw_weights_alone).
  */
 static int scan_one(struct tw_cmp *c, const struct tw_pair *p, struct tw_side *a, struct tw_side *b,
-                    struct tw_scan *s, struct twin_error *err)
+                    bool alone, struct tw_scan *s, struct twin_error *err)
 {
     const int64_t shift = p->shift;
     s->pair = p;
     s->shift = shift;
-    if (c->o->arms && other_world(a, b))
-        return tw_weights_only(c, p, shift, s, err);
+    if (alone)
+        return tw_weights_only(c, p, a, b, shift, s, err);
     uint32_t from = 0;
     if (shift < 0) {
         from = (uint32_t)-shift;
@@ -154,13 +154,25 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
     }
 }
 
+/* Is what another rank diverges in first an origin beside the one that is named? Where messages and
+ * collectives tell, when it took it from nobody; else when it stands at the same place of the same
+ * step. */
+static bool stands_beside(const struct tw_frontier *frontier, const struct tw_scan *s,
+                          const struct tw_scan *best)
+{
+    switch (tw_frontier_place(frontier, s)) {
+    case TWIN_RANK_CARRIED: return false;
+    case TWIN_RANK_FRONTIER: return true;
+    default: return s->step == best->step && s->cls == best->cls && s->turn == best->turn;
+    }
+}
+
 /*
- * Moves the findings of `best` to r, and adds those of other ranks that diverge in the same step at
- * the same place of its flow. The ranks that diverge in that step are named in a note, the first 16
- * of them.
+ * Moves the findings of `best` to r, and adds those of other ranks that stand beside them. The
+ * ranks that diverge in that step are named in a note, the first 16 of them.
  */
 static void collect_findings(struct tw_cmp *c, struct scans *scans, struct tw_scan *best,
-                             struct tw_pair_result *r)
+                             const struct tw_frontier *frontier, struct tw_pair_result *r)
 {
     struct tw_texts others = {0};
     r->differs = r->value = true;
@@ -169,12 +181,12 @@ static void collect_findings(struct tw_cmp *c, struct scans *scans, struct tw_sc
     best->origins = (struct tw_findings){0};
     for (size_t i = 0; i < scans->n; i++) {
         struct tw_scan *s = &scans->s[i];
-        if (!s->found || s == best || s->pair->auxiliary || s->step != best->step)
+        if (!s->found || s == best || s->pair->auxiliary)
             continue;
-        tw_texts_add(c, &others, tw_cmp_text(c, "%d", s->pair->a->rank));
-        for (size_t k = 0; s->cls == best->cls && s->turn == best->turn && k < s->origins.n &&
-                           r->origins.n < TW_MAX_FRONTIER;
-             k++)
+        if (s->step == best->step && !frontier->against_steps)
+            tw_texts_add(c, &others, tw_cmp_text(c, "%d", s->pair->a->rank));
+        const bool beside = stands_beside(frontier, s, best);
+        for (size_t k = 0; beside && k < s->origins.n && r->origins.n < TW_MAX_FRONTIER; k++)
             tw_findings_take(c, &r->origins, tw_finding_copy(c, &s->origins.f[k]));
     }
     if (others.n) {
@@ -198,9 +210,19 @@ static int judge_all(struct tw_cmp *c, const struct scans *scans, struct twin_er
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < scans->n && !c->judged->outside; i++)
-        if (scans->s[i].found)
+        if (scans->s[i].found) {
             rc = tw_tolerance_judge(c, &scans->s[i], err);
+            twin_trace_rest(scans->s[i].pair->a->trace);
+            twin_trace_rest(scans->s[i].pair->b->trace);
+        }
     return rc;
+}
+
+/* May records of one of the runs be missing behind those that it has, since it did not end as it
+ * wanted to? */
+static bool may_be_cut(const struct tw_side *a, const struct tw_side *b)
+{
+    return !tw_side_complete(a) || tw_side_failed(a) || !tw_side_complete(b) || tw_side_failed(b);
 }
 
 /*
@@ -211,8 +233,7 @@ static int judge_all(struct tw_cmp *c, const struct scans *scans, struct twin_er
 static void look_at_tails(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                           struct scans *scans)
 {
-    const bool partial = !tw_side_complete(a) || tw_side_failed(a) || !tw_side_complete(b) ||
-                         tw_side_failed(b);
+    const bool partial = may_be_cut(a, b);
     const bool stopped = tw_side_stopped(a) || tw_side_stopped(b);
     for (size_t i = 0; i < scans->n; i++) {
         struct tw_scan *s = &scans->s[i];
@@ -246,6 +267,18 @@ static void move_findings(struct tw_cmp *c, struct tw_findings *to, struct tw_fi
         tw_findings_take(c, to, tw_finding_copy(c, &from->f[i]));
 }
 
+/* What differs is no record. cut: there may have been more records than were recorded. */
+static void say_records_are_equal(struct tw_cmp *c, bool cut)
+{
+    if (cut)
+        tw_cmp_note(c, "all records that were compared are equal: what differs was made by "
+                       "something that was not seen, or after the last record of a run that failed "
+                       "or was ended");
+    else
+        tw_cmp_note(c,
+                    "all records are equal: what differs was made by something that was not seen");
+}
+
 /*
  * Compares printed lines and files. Where recorded values differ these are consequences, and only
  * the onset of printed numbers is of use, which lines.c notes. Otherwise they are the findings,
@@ -270,8 +303,7 @@ static void last_resort(struct tw_cmp *c, const struct tw_side *a, const struct 
             take_one(c, r, f);
         }
         if (r->differs && scans->n > 0)
-            tw_cmp_note(
-                c, "all records are equal: what differs was made by something that was not seen");
+            say_records_are_equal(c, may_be_cut(a, b));
         for (size_t i = 0; i < l.unknown.n; i++)
             tw_texts_add(c, &r->unknown, tw_cmp_copy(c, l.unknown.s[i]));
     }
@@ -364,15 +396,24 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     scans->s = tw_calloc(n, sizeof *scans->s);
     if (!scans->s)
         return tw_no_memory(err, "comparing two runs");
-    bool worlds_differ = c->o->arms && other_world(a, b);
-    if (worlds_differ)
-        tw_cmp_note(c, "%s has %d rank%s, %s %d: only rank 0's weights can be compared", c->label_a,
-                    a->world, tw_plural_s(a->world), c->label_b, b->world);
+    const bool alone = tw_weights_alone(c, a, b);
+    const bool cut = alone && (tw_side_has_shards(a) || tw_side_has_shards(b));
+    static const char whole[] = "rank 0's weights";
+    static const char parts[] = "rank 0's weights, and those that the ranks hold parts of,";
+    if (alone && other_world(a, b))
+        tw_cmp_note(c, "%s has %d rank%s, %s %d: only %s can be compared", c->label_a, a->world,
+                    tw_plural_s(a->world), c->label_b, b->world, cut ? parts : whole);
+    else if (alone)
+        tw_cmp_note(c,
+                    "the ranks of %s and %s hold other parts of weights: only %s can be compared",
+                    c->label_a, c->label_b, parts);
     for (size_t i = 0; i < n; i++) {
-        if (worlds_differ && (pairs[i].a->rank != 0 || pairs[i].auxiliary))
+        if (alone && (pairs[i].a->rank != 0 || pairs[i].auxiliary))
             continue;
         struct tw_scan *s = &scans->s[scans->n++];
-        int rc = scan_one(c, &pairs[i], a, b, s, err);
+        int rc = scan_one(c, &pairs[i], a, b, alone, s, err);
+        twin_trace_rest(pairs[i].a->trace);
+        twin_trace_rest(pairs[i].b->trace);
         if (rc != 0)
             return rc;
         pairs[i].recut = s->recut;
@@ -406,6 +447,21 @@ static void count_steps(const struct scans *scans, struct tw_pair_result *r)
     }
 }
 
+/* Ranks that were started again are not mixed with those before them, and that is said. */
+static void say_attempts(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
+{
+    const uint32_t both = a->attempts < b->attempts ? a->attempts : b->attempts;
+    if (both > 0)
+        tw_cmp_note(c,
+                    "torchrun started the ranks again: each of attempts 0 to %u was compared with "
+                    "the same attempt of the other run",
+                    both);
+    if (a->attempts != b->attempts && c->o->arms)
+        tw_cmp_note(c, "torchrun started the ranks of %s again %u time%s, those of %s %u time%s",
+                    c->label_a, a->attempts, tw_plural_s(a->attempts), c->label_b, b->attempts,
+                    tw_plural_s(b->attempts));
+}
+
 /*
  * The order below matters: findings of recorded values are collected before those of how the runs
  * ended, because the first finding is the one that is named; whether the values are within the
@@ -418,6 +474,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     struct tw_pair *pairs = NULL;
     struct scans scans = {0};
     struct tw_place place;
+    struct tw_frontier frontier = {0};
     size_t n = 0;
     *r = (struct tw_pair_result){.step = -1};
     snprintf(c->label_a, sizeof c->label_a, "run %zu", a->index + 1);
@@ -430,6 +487,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     if (rc == 0)
         rc = tw_chain(c, a, b, &pairs, &n, &place, err);
     if (rc == 0)
+        say_attempts(c, a, b);
+    if (rc == 0)
         rc = scan_all(c, a, b, pairs, n, &scans, err);
     if (rc != 0)
         goto out;
@@ -439,14 +498,20 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
         tw_cmp_unseen(c, "a resume: %s begins at step 0 of %s, so it found nothing to go on from",
                       c->label_b, c->label_a);
     count_steps(&scans, r);
-    struct tw_scan *best = first_of(&scans);
+    struct tw_scan *best = first_of(&scans), *by_steps = best;
+    if (best)
+        rc = tw_frontier_make(c, scans.s, scans.n, best, a->world, &frontier, err);
+    if (rc != 0)
+        goto out;
     if (best) {
+        best = frontier.first ? frontier.first : best;
         struct tw_scan *named = prefer_worker(&scans, best);
         if (!c->quick)
             tw_trend(c, best, err);
         judge_reduction(c, &scans, best, a->world);
         tw_mpi_judge(c, scans.s, scans.n, best, a->world, err);
         tw_mpi_tell(c, best);
+        tw_frontier_tell(c, &frontier, by_steps);
         if (c->judged)
             rc = judge_all(c, &scans, err);
         if (named != best) {
@@ -460,7 +525,11 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
         named->equal_before = NULL;
         r->shift = named->shift;
         tw_claims_of_pair(c, a, b, scans.s, scans.n, named);
-        collect_findings(c, &scans, named, r);
+        const uint32_t step = by_steps->step; /* where the runs diverge, whoever does so */
+        collect_findings(c, &scans, named, &frontier, r);
+        r->step = step < best->step ? step : best->step;
+        r->order = frontier.order;
+        frontier.order = NULL;
     } else {
         tw_claims_of_pair(c, a, b, scans.s, scans.n, NULL);
     }
@@ -468,6 +537,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
         if (!best || scans.s[i].pair == best->pair)
             tw_order_of_parameters(c, &scans.s[i], r, err);
     take_one(c, r, tw_outcome_compare(c, a, b));
+    take_one(c, r, tw_attempts_compare(c, a, b));
     take_one(c, r, c->o->arms && other_world(a, b) ? NULL : tw_ranks_compare(c, a, b));
     take_one(c, r, tw_steps_compare(c, a, b, pairs, n));
     if (r->differs && !r->value && r->origins.n)
@@ -486,6 +556,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     take_orders(c, &scans, r);
     take_insertions(c, &scans, r);
 out:
+    tw_frontier_free(&frontier);
     scans_free(&scans);
     tw_free(pairs);
     if (rc == 0 && c->oom)
@@ -503,6 +574,7 @@ void tw_pair_result_free(struct tw_pair_result *r)
     tw_findings_free(&r->benign);
     tw_texts_free(&r->unknown);
     tw_free(r->equal_before);
+    tw_rank_order_free(r->order);
     tw_ranges_free(r->ranges, r->range_count);
     *r = (struct tw_pair_result){.step = -1};
 }

@@ -106,18 +106,19 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
                           .path = path,
                           .facts = side->facts,
                           .rank = info->rank,
+                          .attempt = twin_trace_attempt(t),
                           .run = side->index};
+    if (p->attempt > side->attempts)
+        side->attempts = p->attempt;
     tw_say_damage(c, p);
     if (info->lost > 0)
         tw_cmp_unseen(c,
                       "run %zu: %llu calls of rank %d (%s) could not be recorded: no memory, or "
                       "more names than a trace holds",
                       side->index + 1, (unsigned long long)info->lost, info->rank, tw_proc_role(p));
-    /* a worker may be killed with its work done, and counts as it likes */
-    if (tw_starts(tw_proc_role(p), "main")) {
-        side->closed &= info->closed;
+    /* a worker counts as it likes */
+    if (tw_starts(tw_proc_role(p), "main"))
         side->steps = info->steps > side->steps ? info->steps : side->steps;
-    }
     if (info->world > side->world)
         side->world = info->world;
     if (info->tail_bytes > 0 && info->closed)
@@ -152,6 +153,12 @@ int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, str
         if (p->rank == p[-1].rank && strcmp(tw_proc_role(p), tw_proc_role(p - 1)) == 0)
             p->ordinal = p[-1].ordinal + 1;
     }
+    for (size_t i = 0; i < side->count; i++) {
+        const struct tw_proc *p = &side->proc[i];
+        /* a worker may be killed with its work done */
+        if (tw_starts(tw_proc_role(p), "main") && !tw_proc_given_up(side, p))
+            side->closed &= p->info->closed;
+    }
     return 0;
 }
 
@@ -161,6 +168,7 @@ void tw_side_close(struct tw_side *side)
         twin_trace_close(side->proc[i].trace);
         tw_free(side->proc[i].key);
         tw_free(side->proc[i].token);
+        tw_free(side->proc[i].place);
     }
     tw_free(side->proc);
     if (side->facts)
@@ -184,6 +192,16 @@ bool tw_side_failed(const struct tw_side *s)
 bool tw_side_complete(const struct tw_side *s)
 {
     return s->closed && !s->damaged && !tw_side_stopped(s) && s->run->outcome != TWIN_RUN_SIGNALED;
+}
+
+bool tw_proc_given_up(const struct tw_side *s, const struct tw_proc *p)
+{
+    return p->attempt < s->attempts;
+}
+
+bool tw_proc_complete(const struct tw_side *s, const struct tw_proc *p)
+{
+    return tw_side_complete(s) && !tw_side_failed(s) && !tw_proc_given_up(s, p);
 }
 
 bool tw_proc_alike(const struct tw_proc *x, const struct tw_proc *y)
@@ -216,7 +234,10 @@ static int is_computed(void *user, const struct twin_trace_record *r)
  */
 bool tw_proc_computes(struct tw_proc *p)
 {
-    return p->info->dropped > 0 || twin_trace_walk(p->trace, is_computed, NULL, p, NULL) != 0;
+    const bool computes = p->info->dropped > 0 ||
+                          twin_trace_walk(p->trace, is_computed, NULL, p, NULL) != 0;
+    twin_trace_rest(p->trace);
+    return computes;
 }
 
 bool tw_pair_steps(const struct tw_pair *p)
@@ -235,6 +256,8 @@ static bool agree(struct tw_proc *x, struct tw_proc *y, uint32_t steps)
     uint64_t compared = 0;
     int rc = twin_trace_first_difference(x->trace, y->trace, 0, 0, steps, &found, &step, &compared,
                                          NULL);
+    twin_trace_rest(x->trace);
+    twin_trace_rest(y->trace);
     return rc == 0 && !found && compared > 0;
 }
 
@@ -249,12 +272,19 @@ static bool pair_up(struct tw_cmp *c, struct tw_proc *x, struct tw_proc *y, stru
     return true;
 }
 
-/* How many processes of s have the rank and role of p? */
+/* Are the two of one rank and role, in the same attempt? A second attempt may agree with the first
+ * one of another run as long as both go on, and says nothing about it. */
+static bool correspond(const struct tw_proc *x, const struct tw_proc *y)
+{
+    return x->attempt == y->attempt && tw_proc_alike(x, y);
+}
+
+/* How many processes of s may be the counterpart of p? */
 static size_t group_size(const struct tw_side *s, const struct tw_proc *p)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->count; i++)
-        n += tw_proc_alike(&s->proc[i], p);
+        n += correspond(&s->proc[i], p);
     return n;
 }
 
@@ -331,7 +361,7 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
             bool single = round <= FIRST_AGREES && group_size(a, p) == 1 && group_size(b, p) == 1;
             for (size_t j = 0; j < b->count && !p->taken && !single; j++) {
                 struct tw_proc *q = &b->proc[j];
-                if (q->taken || !tw_proc_alike(p, q))
+                if (q->taken || !correspond(p, q))
                     continue;
                 if (round <= FIRST_AGREES && !agree(p, q, round == ALL_AGREES ? UINT32_MAX : 1))
                     continue;

@@ -149,8 +149,9 @@ static void account_records(struct account *x, const struct tw_scan *s)
 {
     const struct twin_trace_info *a = s->pair->a->info, *b = s->pair->b->info;
     const bool stopped = tw_side_stopped(x->a) || tw_side_stopped(x->b) || a->steps != b->steps;
+    const bool given_up = tw_proc_given_up(x->a, s->pair->a) || tw_proc_given_up(x->b, s->pair->b);
     const bool left_out = x->c->o->arms || stopped || x->c->o->steps_given ||
-                          x->c->o->ignore_count > 0 || s->elsewhere > 0;
+                          x->c->o->ignore_count > 0 || s->elsewhere > 0 || given_up;
     char name[96];
     if (x->differs || s->found || left_out || !a->closed || !b->closed || a->records == b->records)
         return;
@@ -257,7 +258,9 @@ static struct roles *roles_of(struct tw_cmp *c, struct tw_proc *p)
     c->oom |= !t;
     if (t) {
         t->p = p;
-        twin_trace_walk_some(p->trace, has_role, take_role, NULL, t, NULL);
+        if (twin_trace_walk_some(p->trace, has_role, take_role, NULL, t, NULL) == TWIN_ENOMEM)
+            c->oom = true;
+        twin_trace_rest(p->trace);
     }
     return t;
 }
@@ -327,22 +330,36 @@ static void account_silent_ranks(struct account *x)
 /* ---- arms of different world size: rank 0 of each stands for the others */
 
 /*
- * Does this process hold at every step the weights that rank 0 of its own run holds? False also
- * where no weight was recorded. Then rank 0, which was compared, stands for it.
+ * Does this process hold at every step the weights that rank 0 of its own run holds? Then rank 0,
+ * which was compared, stands for it, and NULL is returned; else what is wrong. Parts of tensors
+ * that are cut over ranks were put together, or a reason was given.
  */
-static bool holds_the_same(struct tw_cmp *c, struct tw_proc *zero, struct tw_proc *p)
+static const char *why_not_the_same(struct tw_cmp *c, struct tw_proc *zero, struct tw_proc *p)
 {
+    static const char other[] = "does not hold rank 0's weights: it was compared with nothing";
     const struct tw_pair pair = {.a = zero, .b = p};
     struct tw_scan scan = {0};
     size_t weights = 0;
+    if (!zero)
+        return other;
     c->quick = true; /* what this shows is no part of the comparison */
-    int rc = tw_weights_only(c, &pair, 0, &scan, NULL);
+    int rc = tw_weights_only(c, &pair, NULL, NULL, 0, &scan, NULL);
     c->quick = false;
+    twin_trace_rest(p->trace);
     for (size_t i = 0; i < scan.shares; i++)
         weights += scan.shared[i].records;
-    bool same = rc == 0 && !scan.found && weights > 0 && zero->info->steps == p->info->steps;
+    const bool parts = tw_has_shards(p);
+    const bool same = rc == 0 && !scan.found && zero->info->steps == p->info->steps;
+    const bool lost = scan.undecided > 0;
     tw_scan_free(&scan);
-    return same;
+    if (!same || (weights == 0 && !(parts && tw_has_shards(zero))))
+        return other;
+    if (parts && !tw_adds_to(p, zero))
+        return "holds parts of tensors, which were compared with nothing: it is another process "
+               "than rank 0's";
+    if (lost)
+        return "has lost records, or rank 0 has: whether both hold the same weights is not known";
+    return NULL;
 }
 
 /*
@@ -358,14 +375,13 @@ static void account_replicas(struct account *x, const struct tw_side *side)
         struct tw_proc *p = &side->proc[i];
         if (p->info->steps == 0 || tw_proc_is_loader(p))
             continue;
-        if (!zero && p->rank == 0)
+        if (!zero && p->rank == 0) {
             zero = p;
-        else if (!zero || !holds_the_same(x->c, zero, p))
-            say_missing(
-                x, tw_cmp_text(
-                       x->c,
-                       "run %zu: %s does not hold rank 0's weights: it was compared with nothing",
-                       side->index + 1, who(p, name)));
+            continue;
+        }
+        const char *why = why_not_the_same(x->c, zero, p);
+        if (why)
+            say_missing(x, tw_cmp_text(x->c, "run %zu: %s %s", side->index + 1, who(p, name), why));
     }
 }
 
@@ -381,7 +397,7 @@ void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct t
                        const struct tw_scan *scans, size_t count, bool differs)
 {
     struct account x = {c, a, b, scans, count, differs};
-    const bool worlds_differ = c->o->arms && a->world != b->world;
+    const bool alone = tw_weights_alone(c, a, b);
     for (size_t i = 0; i < count; i++) {
         account_pair(&x, &scans[i]);
         account_records(&x, &scans[i]);
@@ -389,7 +405,7 @@ void tw_ranges_account(struct tw_cmp *c, const struct tw_side *a, const struct t
             account_threads(&x, scans[i].pair);
     }
     tw_account_side(c, a, b, differs);
-    if (worlds_differ) {
+    if (alone) {
         account_replicas(&x, a);
         account_replicas(&x, b);
         return;

@@ -164,6 +164,8 @@ bool tw_facts_load(const struct twin_run *run, struct tw_facts *out)
                              .clock = (double)run->start_monotonic_ns / 1e9,
                              .fresh = run->fresh_names,
                              .fresh_count = run->fresh_count};
+    if (run->outcome == TWIN_RUN_EXITED && run->exit_code > 0)
+        out->exit_code = run->exit_code;
     out->start = run->shown_clock_s > 0 ? (double)run->shown_clock_s
                                         : (double)run->start_realtime_ns / 1e9;
     out->end = shaken ? -1 : out->start + wall;

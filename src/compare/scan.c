@@ -640,6 +640,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     if (rc != 0)
         goto out;
     d.ignored += idle;
+    out->numbers += d.numbers;
     uint64_t dropped = va.dropped + vb.dropped;
     if (d.count > d.order && c->o->arms && generators_explained(&va, &vb, &d, out) &&
         tw_only_insertions(&va, &vb, &d, !hashes_differ)) {
@@ -725,6 +726,31 @@ static void take_recut(struct tw_cmp *c, struct tw_scan *out)
     tw_findings_take(c, &out->order, f);
 }
 
+/* Was this trace cut off by an end that came from outside? */
+static bool was_cut(const struct tw_side *s, const struct tw_proc *p)
+{
+    return !p->info->closed || tw_side_stopped(s) || tw_proc_given_up(s, p) ||
+           s->run->outcome == TWIN_RUN_SIGNALED;
+}
+
+/*
+ * Takes back a difference that is only in which step a thread's record fell into before the end
+ * came. What was compared ends in front of that step, and the rest is unseen.
+ */
+static void take_cut(struct tw_cmp *c, struct tw_scan *out, uint32_t start)
+{
+    tw_findings_free(&out->origins);
+    tw_findings_free(&out->order);
+    out->found = out->local_seen = out->local_differs = false;
+    out->cut = true;
+    out->end = out->step;
+    out->steps_compared = out->step > start ? out->step - start : 0;
+    tw_cmp_unseen(c,
+                  "rank %d: from step %u on the records of several threads fell into other steps, "
+                  "and a run was ended: what each thread recorded is equal as far as both runs go",
+                  out->pair->a->rank, out->step);
+}
+
 /*
  * The steps that both have, in a's count: a's steps [0, end) correspond to b's [shift, end +
  * shift).
@@ -802,6 +828,11 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
             return 0;
         }
     }
+    if (out->found && shift == 0 && limit == UINT32_MAX && !c->o->arms &&
+        tw_streams_agree_until_cut(c, p, was_cut(a, p->a), was_cut(b, p->b))) {
+        take_cut(c, out, start);
+        return 0;
+    }
     bool same_end = (int64_t)p->a->info->steps + shift == (int64_t)p->b->info->steps;
     bool partial_a = !tw_side_complete(a) || tw_side_failed(a);
     bool partial_b = !tw_side_complete(b) || tw_side_failed(b);
@@ -812,7 +843,14 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
     bool shorter_partial = (int64_t)p->a->info->steps + shift < (int64_t)p->b->info->steps
                                ? partial_a
                                : partial_b;
-    if (out->found || end >= limit || end < from || (!same_end && !shorter_partial))
+    if (out->found || end >= limit || end < from)
+        return 0;
+    /* At which record it was told to end, and what it wrote for that, is a matter of the moment. */
+    if (tw_proc_given_up(a, p->a) || tw_proc_given_up(b, p->b)) {
+        out->tail_unknown = true;
+        return 0;
+    }
+    if (!same_end && !shorter_partial)
         return 0;
     int rc = look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
     out->tail_compared = !out->tail_unknown;
@@ -844,6 +882,7 @@ void tw_scan_free(struct tw_scan *s)
     tw_findings_free(&s->order);
     tw_findings_free(&s->inserted);
     tw_free(s->shared);
+    tw_free(s->joined);
     tw_free(s->equal_before);
     *s = (struct tw_scan){0};
 }

@@ -12,6 +12,7 @@
 #include "internal.h"
 
 #include <ctype.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -566,6 +567,23 @@ static size_t match_decimal_address(const char *p)
     return is_address(value) && value % 16 == 0 ? n : 0;
 }
 
+/*
+ * The exit code of one process in what MPICH's launcher prints when a rank has died. It names the
+ * first end that it was told of: that of the rank which died, whose code it hands on as its own, or
+ * that of a rank which it killed itself (SIGKILL) when it cleaned up. Which of them comes first is
+ * a matter of schedule. Any other code is no fact of the run. `line` is the line from its start.
+ */
+static size_t match_code_of_a_rank(const char *line, size_t at, const struct tw_facts *f)
+{
+    static const char said[] = "=   EXIT CODE: ";
+    const size_t n = digits(line + at);
+    if (f->exit_code == 0 || at != sizeof said - 1 || n == 0 || n > 3 || line[at + n] != 0 ||
+        strncmp(line, said, at) != 0)
+        return 0;
+    const int code = number_of(line + at, n);
+    return code == f->exit_code || code == SIGKILL ? n : 0;
+}
+
 size_t tw_shape_at(const char *line, size_t at, const struct tw_facts *f)
 {
     const char *p = line + at;
@@ -589,6 +607,8 @@ size_t tw_shape_at(const char *line, size_t at, const struct tw_facts *f)
         return 0;
     if ((n = match_address(line, at)) || (n = match_date(p, f)) || (n = match_clock(line, at, f)) ||
         (n = match_epoch(p, f)) || (n = match_port(line, at, f)) || (n = match_decimal_address(p)))
+        return n;
+    if ((n = match_code_of_a_rank(line, at, f)))
         return n;
     return match_id(line, at, f);
 }

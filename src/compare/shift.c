@@ -2,8 +2,7 @@
 /*
  * Resumed arms: where one arm goes on in the other, and what the seam between them lost. chain.c
  * asks for the place of each process (tw_shift_of()), pair.c for the comparison at the seam
- * (tw_shift_seam()). At the end stands the comparison of weights alone, for arms of different world
- * size.
+ * (tw_shift_seam()).
  *
  * A resumed run counts its steps from 0, so its place in the other arm is found by weights: those
  * it starts with are those that the other had after its step K - 1. From there on steps are
@@ -37,6 +36,7 @@ struct hunt {
     uint32_t *hits, *parts, *missed;
     size_t steps;
     uint32_t first_hits;
+    bool cut_otherwise; /* parts of tensors that are cut in another way are never alike */
 };
 
 static int by_key(const void *x, const void *y)
@@ -66,6 +66,8 @@ static int count_hit(void *user, const struct twin_trace_record *r)
     if (s->kind != TWIN_KIND_WEIGHT || (!initial && s->phase != TWIN_PHASE_OPTIMIZER) ||
         r->step >= h->steps)
         return 0;
+    if (h->cut_otherwise && r->flags & TWIN_REC_OFFSET && !(r->flags & TWIN_REC_PART))
+        return 0;
     struct start wanted = {.key = initial ? tw_key_hash(TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT,
                                                         twin_trace_string(h->a->trace, s->name),
                                                         twin_trace_string(h->a->trace, s->scope),
@@ -91,14 +93,17 @@ static int count_hit(void *user, const struct twin_trace_record *r)
 
 /*
  * Writes b's initial weights to w, sorted by key, and returns how many there are. w has room for
- * b->count.
+ * b->count. cut: NULL, or parts of tensors are left out and counted there.
  */
-static size_t initial_weights(struct tw_view *b, struct start *w)
+static size_t initial_weights(struct tw_view *b, struct start *w, size_t *cut)
 {
     size_t n = 0;
     for (size_t i = 0; i < b->count; i++) {
         const struct tw_rec *r = &b->rec[i];
-        if (r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT)
+        const bool weight = r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT;
+        if (weight && cut && tw_is_shard(r))
+            ++*cut;
+        else if (weight)
             w[n++] = (struct start){tw_key_hash(TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT,
                                                 tw_rec_name(b, r), tw_rec_scope(b, r),
                                                 tw_rec_role(b, r)),
@@ -169,7 +174,10 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
     int rc = tw_view_load(c, p->b, 0, 0, &start, err);
     if (rc != 0)
         return rc;
-    h = (struct hunt){.a = p->a, .steps = (size_t)p->a->info->steps};
+    h = (struct hunt){.a = p->a,
+                      .steps = (size_t)p->a->info->steps,
+                      .cut_otherwise = p->a->info->world != p->b->info->world ||
+                                       tw_cut_otherwise(p->a, p->b)};
     h.w = tw_reallocarray(NULL, start.count, sizeof *h.w);
     /* One block for the three tables, freed with h.hits. */
     h.hits = tw_calloc(3 * h.steps, sizeof *h.hits);
@@ -179,7 +187,7 @@ int tw_shift_of(struct tw_cmp *c, const struct tw_pair *p, struct tw_place *out,
     }
     h.parts = h.hits + h.steps;
     h.missed = h.parts + h.steps;
-    h.n = initial_weights(&start, h.w);
+    h.n = initial_weights(&start, h.w, h.cut_otherwise ? &out->cut : NULL);
     rc = twin_trace_walk_some(p->a->trace, is_weight, count_hit, NULL, &h, NULL);
     rc = rc == TWIN_ENOMEM ? tw_no_memory(err, "reading a trace") : 0;
     out->weights = h.n;
@@ -203,7 +211,7 @@ bool tw_shift_is(struct tw_cmp *c, const struct tw_pair *p, uint32_t k)
     if (rc == 0)
         rc = tw_view_load(c, p->b, 0, 0, &start, NULL);
     struct start *w = rc == 0 ? tw_reallocarray(NULL, start.count, sizeof *w) : NULL;
-    const size_t n = w ? initial_weights(&start, w) : 0;
+    const size_t n = w ? initial_weights(&start, w, NULL) : 0;
     for (size_t i = 0; n > 0 && i < before.count; i++) {
         const struct tw_rec *r = &before.rec[i];
         if (r->kind != TWIN_KIND_WEIGHT || r->phase != TWIN_PHASE_OPTIMIZER)
@@ -544,44 +552,5 @@ int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct 
     }
     tw_view_free(&a);
     tw_view_free(&b);
-    return rc;
-}
-
-/* ---- arms of different world size */
-
-static bool is_updated_weight(const struct tw_view *v, const struct tw_rec *r, void *user)
-{
-    (void)v;
-    (void)user;
-    return r->kind == TWIN_KIND_WEIGHT &&
-           (r->phase == TWIN_PHASE_OPTIMIZER || r->phase == TWIN_PHASE_INIT);
-}
-
-int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, int64_t shift, struct tw_scan *out,
-                    struct twin_error *err)
-{
-    int64_t end = (int64_t)p->a->info->steps, end_b = (int64_t)p->b->info->steps - shift;
-    int rc = 0;
-    out->pair = p;
-    out->shift = shift;
-    out->weights_only = true;
-    end = end < end_b ? end : end_b;
-    end = c->o->steps_given && end > c->o->steps ? c->o->steps : end;
-    const int64_t begin = shift < 0 ? -shift : 0;
-    out->steps_compared = end > begin ? (uint64_t)(end - begin) : 0;
-    out->first = (uint64_t)begin;
-    out->end = end > begin ? (uint64_t)end : out->first;
-    for (int64_t s = begin; rc == 0 && s < end && !out->found; s++) {
-        struct tw_view a = {0}, b = {0};
-        rc = tw_view_load(c, p->a, (uint32_t)s, (uint32_t)s, &a, err);
-        if (rc == 0)
-            rc = tw_view_load(c, p->b, (uint32_t)(s + shift), (uint32_t)(s + shift), &b, err);
-        tw_view_filter(&a, is_updated_weight, NULL);
-        tw_view_filter(&b, is_updated_weight, NULL);
-        if (rc == 0)
-            rc = tw_scan_views(c, &a, &b, NULL, NULL, out, err);
-        tw_view_free(&a);
-        tw_view_free(&b);
-    }
     return rc;
 }

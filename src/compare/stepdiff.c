@@ -102,6 +102,10 @@ static void list_differences(struct tw_cmp *c, const struct tw_view *a, const st
         } else if ((x->flags | y->flags) & TWIN_REC_UNOBSERVED) {
             out->unread++; /* in one of the two it could not be read: unknown */
             continue;
+        } else if (tw_number_left_out(c, a, x, b, y)) {
+            out->ignored++;
+            out->numbers++;
+            continue;
         } else {
             d.type = TWIN_FINDING_VALUE;
         }

@@ -508,3 +508,59 @@ enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pai
     free_streams(&b);
     return verdict;
 }
+
+/* ---- runs that were ended */
+
+/*
+ * Is each stream of one the beginning of that of the other? It may go on only where the other trace
+ * was cut. Both lists of pieces are sorted by stream, then by place.
+ */
+static bool same_beginnings(const struct streams *a, const struct streams *b, bool cut_a,
+                            bool cut_b)
+{
+    size_t i = 0, k = 0;
+    while (i < a->pieces || k < b->pieces) {
+        const bool in_a = i < a->pieces, in_b = k < b->pieces;
+        const bool mine = in_a && (!in_b || a->piece[i].stream <= b->piece[k].stream);
+        const bool theirs = in_b && (!in_a || b->piece[k].stream <= a->piece[i].stream);
+        if (mine && theirs && a->piece[i].content != b->piece[k].content)
+            return false;
+        /* What only one of them has: the other's stream is at its end, or there is none. */
+        if (mine != theirs && !(mine ? cut_b : cut_a))
+            return false;
+        i += mine;
+        k += theirs;
+    }
+    return true;
+}
+
+static bool any_shared(const struct streams *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->s[i].shared)
+            return true;
+    return false;
+}
+
+bool tw_streams_agree_until_cut(struct tw_cmp *c, const struct tw_pair *p, bool cut_a, bool cut_b)
+{
+    struct streams a = {0}, b = {0};
+    bool agree = false, *wanted = NULL;
+    if (!cut_a && !cut_b)
+        return false;
+    if (load_streams(c, p->a, &a) && load_streams(c, p->b, &b) && !any_shared(&a) &&
+        !any_shared(&b) && generators_agree(&a, &b)) {
+        const size_t most = a.n > b.n ? a.n : b.n;
+        wanted = tw_reallocarray(NULL, most, sizeof *wanted);
+        c->oom |= !wanted;
+        for (size_t i = 0; wanted && i < most; i++)
+            wanted[i] = true;
+        agree = wanted && load_pieces(&a, wanted) && load_pieces(&b, wanted) &&
+                same_beginnings(&a, &b, cut_a, cut_b);
+    }
+    c->oom |= a.failed || b.failed;
+    tw_free(wanted);
+    free_streams(&a);
+    free_streams(&b);
+    return agree;
+}

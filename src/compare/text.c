@@ -102,11 +102,7 @@ void tw_cmp_unseen(struct tw_cmp *c, const char *format, ...)
     va_end(ap);
 }
 
-/*
- * How much of a record's name is the tensor's own: of "fc.weight[0:4096]", a part of a large
- * tensor, the length of "fc.weight"; of any other name all of it.
- */
-static size_t tensor_name_length(const char *name)
+size_t tw_tensor_name_length(const char *name)
 {
     size_t n = strlen(name), at = n;
     const char *digits = "0123456789";
@@ -131,7 +127,7 @@ bool tw_pattern_fits(const char *pattern, const char *phase, const char *kind, c
     snprintf(full, sizeof full, "%s/%s/%s", phase, kind, name);
     if (tw_glob(pattern, full) || tw_glob(pattern, name))
         return true;
-    size_t n = tensor_name_length(name);
+    size_t n = tw_tensor_name_length(name);
     if (name[n] == '\0')
         return false;
     snprintf(whole, sizeof whole, "%.*s", (int)n, name);
@@ -139,7 +135,8 @@ bool tw_pattern_fits(const char *pattern, const char *phase, const char *kind, c
     return tw_glob(pattern, full) || tw_glob(pattern, whole);
 }
 
-/* "line:" patterns are for lines (filters.c), "file:" patterns for files alone. */
+/* "line:" patterns are for lines (filters.c), "number:" patterns for single numbers (numbers.c),
+ * "file:" patterns for files alone. */
 bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kind kind,
                     const char *name)
 {
@@ -147,7 +144,7 @@ bool tw_cmp_ignored(const struct tw_cmp *c, enum twin_phase phase, enum twin_kin
         return false;
     for (size_t i = 0; i < c->o->ignore_count; i++) {
         const char *pattern = c->o->ignore[i];
-        if (tw_starts(pattern, "line:"))
+        if (tw_starts(pattern, "line:") || tw_starts(pattern, "number:"))
             continue;
         if (tw_starts(pattern, "file:")) {
             if (kind == TWIN_KIND_FILE && tw_glob(pattern + 5, name))

@@ -101,16 +101,6 @@ static bool note_step(struct twin_trace *t, const char *name, uint32_t step, uin
     return false;
 }
 
-/* Does the trace have a note of this name? */
-static bool has_note(struct twin_trace *t, const char *name)
-{
-    const char *key, *text;
-    for (size_t i = 0; twin_trace_note(t, i, &key, &text); i++)
-        if (strcmp(key, name) == 0)
-            return true;
-    return false;
-}
-
 /* Was this step given recorded values? The agent notes the steps that it had to leave out. */
 static bool transplanted(const struct judge *j, const struct start *s, uint32_t step)
 {
@@ -506,7 +496,7 @@ static int judge_run(struct judge *j, const struct twin_run *reference, const st
     if (rc == 0)
         rc = tw_side_match(j->c, &a, &b, &pairs, &n);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        if (has_note(pairs[i].b->trace, "transplant.began")) {
+        if (twin_trace_note_of(pairs[i].b->trace, "transplant.began")) {
             uint32_t steps = common_steps(&pairs[i]);
             end = steps < end ? steps : end;
             trainers++;
@@ -522,7 +512,7 @@ static int judge_run(struct judge *j, const struct twin_run *reference, const st
     if (rc == 0 && !j->unjudged)
         rc = tw_no_memory(err, "judging %u steps", j->steps);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        if (has_note(pairs[i].b->trace, "transplant.began"))
+        if (twin_trace_note_of(pairs[i].b->trace, "transplant.began"))
             rc = judge_pair(j, &pairs[i], err);
     if (rc == 0) {
         j->t->last = j->steps ? j->o->first + j->steps - 1 : j->o->first;

@@ -57,6 +57,10 @@ static const char *onset_words(const struct tw_rec *r)
         return "written gradient";
     if (r->kind == TWIN_KIND_HYPER)
         return "hyperparameters";
+    if (r->phase == TWIN_PHASE_COLLECTIVE && r->kind == TWIN_KIND_IN)
+        return "sent to ranks";
+    if (r->phase == TWIN_PHASE_COLLECTIVE && r->kind == TWIN_KIND_OUT)
+        return "received from ranks";
     return tw_is_handed(r->phase, r->kind) ? "inputs of modules" : twin_kind_name(r->kind);
 }
 
@@ -207,6 +211,11 @@ static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const str
     struct twin_verdict *v = c->v;
     v->steps_differing = 0;
     v->steps_differing_exact = !a->cut && !b->cut;
+    if (s->added_up) { /* the hash of a step is of one rank's parts */
+        v->steps_differing = s->step < s->end;
+        v->steps_differing_exact = s->step + 1 >= s->end;
+        return;
+    }
     for (size_t i = s->step; i < a->n; i++) {
         int64_t j = (int64_t)i + s->shift;
         if (j < 0 || (uint64_t)j >= b->n || (c->o->steps_given && i >= c->o->steps))

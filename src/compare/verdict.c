@@ -125,6 +125,7 @@ void twin_verdict_free(struct twin_verdict *v)
         tw_free(v->classes[i].runs);
     tw_free(v->classes);
     tw_free(v->gaps);
+    tw_rank_order_free(v->order);
     tw_ranges_free(v->ranges, v->range_count);
     free_texts(v->unseen, v->unseen_count);
     free_texts(v->armed, v->armed_count);

@@ -93,13 +93,18 @@ static bool series_keys(struct tw_proc *p, uint32_t id, uint64_t *key, uint64_t 
     return true;
 }
 
-/* A hash of dtype and shape, and of the place in a larger tensor where the record has one. */
-static uint64_t layout_hash(struct tw_proc *p, const struct twin_trace_record *r)
+uint64_t tw_layout_hash(const struct twin_layout *l)
 {
-    const struct twin_layout *l = twin_trace_layout(p->trace, r->layout);
     uint64_t h = tw_mix64((uint64_t)l->dtype << 8 | l->ndim);
     for (unsigned i = 0; i < l->ndim && i < TWIN_MAX_NDIM; i++)
         h = tw_mix64(h ^ (uint64_t)l->shape[i]);
+    return h;
+}
+
+/* A hash of dtype and shape, and of the place in a larger tensor where the record has one. */
+static uint64_t layout_hash(struct tw_proc *p, const struct twin_trace_record *r)
+{
+    uint64_t h = tw_layout_hash(twin_trace_layout(p->trace, r->layout));
     return r->flags & TWIN_REC_OFFSET ? tw_mix64(h ^ r->global_offset ^ 0x5555u) : h;
 }
 
@@ -156,7 +161,8 @@ static int append_record(void *user, const struct twin_trace_record *r)
                            .digest = r->digest,
                            .phase = s->phase,
                            .kind = s->kind,
-                           .whole = r->flags & TWIN_REC_PART ? r->whole : 0};
+                           .whole = r->flags & TWIN_REC_PART ? r->whole : 0,
+                           .global_offset = r->flags & TWIN_REC_OFFSET ? r->global_offset : 0};
     if (!series_keys(v->proc, r->series, &out->key, &out->token)) {
         l->c->oom = true;
         return TWIN_ENOMEM;
@@ -340,7 +346,7 @@ static const struct twin_series *series_of(const struct tw_view *v, const struct
 
 const char *tw_rec_name(const struct tw_view *v, const struct tw_rec *r)
 {
-    return twin_trace_string(v->proc->trace, series_of(v, r)->name);
+    return r->name ? r->name : twin_trace_string(v->proc->trace, series_of(v, r)->name);
 }
 
 const char *tw_rec_scope(const struct tw_view *v, const struct tw_rec *r)

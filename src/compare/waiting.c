@@ -66,7 +66,9 @@ static int count(void *user, const struct twin_trace_record *r)
 static uint64_t calls_of(const struct tw_proc *p, const struct last *what)
 {
     struct last l = {.proc = p, .name = what->name, .scope = what->scope, .kind = what->kind};
-    return twin_trace_walk_some(p->trace, is_call, count, NULL, &l, NULL) == 0 ? l.calls : 0;
+    const int rc = twin_trace_walk_some(p->trace, is_call, count, NULL, &l, NULL);
+    twin_trace_rest(p->trace);
+    return rc == 0 ? l.calls : 0;
 }
 
 /* Does everybody who calls it get something, and not before all have called it? */
@@ -145,6 +147,7 @@ void tw_waiting(struct tw_cmp *c, const struct tw_side *side)
         l[i].proc = &side->proc[i];
         if (twin_trace_walk_some(side->proc[i].trace, is_mpi, keep_last, NULL, &l[i], NULL) != 0)
             l[i].any = false;
+        twin_trace_rest(side->proc[i].trace);
         if (!first && waits(&l[i]))
             first = &l[i];
     }

@@ -93,6 +93,7 @@ struct tensor {
     uint64_t key, whole, seen, compared, elements;
     uint32_t step;
     enum twin_kind kind;
+    bool joined; /* it was compared as a whole, which turns.c accounts for */
 };
 /*
  * One of its parts; `last` is the step in which it was compared last. known: the entry is filled.
@@ -120,11 +121,14 @@ struct book {
     uint32_t every[TWIN_KIND_COUNT];
 };
 
-/* Only what the optimizer left counts: weights and its own state. */
-static bool series_counts(const struct twin_series *s)
+/*
+ * Only what the optimizer left counts: weights and its own state, which is not compared between
+ * other numbers of ranks.
+ */
+static bool series_counts(const struct tw_scan *scan, const struct twin_series *s)
 {
     return s->phase == TWIN_PHASE_OPTIMIZER &&
-           (s->kind == TWIN_KIND_WEIGHT || s->kind == TWIN_KIND_MOMENT);
+           (s->kind == TWIN_KIND_WEIGHT || (s->kind == TWIN_KIND_MOMENT && !scan->weights_only));
 }
 
 /* One number for a part in a step of a, the same for both processes. */
@@ -176,6 +180,8 @@ static size_t tensor_of(struct book *k, const struct twin_series *s, uint64_t wh
         return TW_NONE;
     k->tensor[k->tensors] = (struct tensor){
         .key = key, .whole = whole, .step = UINT32_MAX, .kind = (enum twin_kind)s->kind};
+    for (size_t i = 0; i < k->scan->joins; i++)
+        k->tensor[k->tensors].joined |= k->scan->joined[i] == key;
     return k->tensors++;
 }
 
@@ -209,8 +215,8 @@ static int take_part(void *user, const struct twin_trace_record *r)
     if (++k->records > tw_whole_limit)
         return 1;
     const struct twin_series *s = twin_trace_series(k->scan->pair->a->trace, r->series);
-    if (!(r->flags & TWIN_REC_PART) || r->flags & TWIN_REC_UNOBSERVED || !series_counts(s) ||
-        r->step < k->first || r->step > k->last)
+    if (!(r->flags & TWIN_REC_PART) || r->flags & TWIN_REC_UNOBSERVED ||
+        !series_counts(k->scan, s) || r->step < k->first || r->step > k->last)
         return 0;
     uint64_t key = step_and_key(r->step, tw_proc_key(k->scan->pair->a, r->series));
     bool compared = !k->both || bsearch(&key, k->both, k->both_count, sizeof key, compare_words);
@@ -218,6 +224,8 @@ static int take_part(void *user, const struct twin_trace_record *r)
     if (!p)
         return 1;
     struct tensor *t = &k->tensor[p->tensor];
+    if (t->joined)
+        return 0;
     /* The first part of this tensor in a new step: all of its elements exist in it. */
     if (t->step != r->step) {
         t->step = r->step;
@@ -247,6 +255,8 @@ static void wait_to_the_end(struct book *k)
         if (!p->known || p->tensor == TW_NONE)
             continue;
         const struct tensor *t = &k->tensor[p->tensor];
+        if (t->joined)
+            continue;
         uint32_t end = k->end > 0 ? k->end - 1 : 0, waited = end > p->last ? end - p->last : 0;
         if (waited > k->every[t->kind])
             k->every[t->kind] = waited;
@@ -275,6 +285,8 @@ static void add_up(struct book *k)
 {
     for (size_t i = 0; i < k->tensors; i++) {
         const struct tensor *t = &k->tensor[i];
+        if (t->joined)
+            continue;
         struct twin_cover *v = cover_of(k->c, t->kind);
         if (!v)
             return;
@@ -292,11 +304,7 @@ static void add_up(struct book *k)
 /* Does the agent say that this process recorded tensors in parts? */
 static bool in_parts(struct twin_trace *t)
 {
-    const char *key, *value;
-    for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
-        if (strcmp(key, "parts") == 0)
-            return true;
-    return false;
+    return twin_trace_note_of(t, "parts") != NULL;
 }
 
 /*

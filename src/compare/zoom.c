@@ -69,16 +69,6 @@ static void exact_numbers(struct twin_finding *f, const struct tw_zoom_found *op
     tw_free(y);
 }
 
-/* What the process said under this key, borrowed from its trace; NULL: nothing. */
-static const char *said(const struct tw_proc *p, const char *wanted)
-{
-    const char *key, *value;
-    for (size_t k = 0; twin_trace_note(p->trace, k, &key, &value); k++)
-        if (strcmp(key, wanted) == 0)
-            return value;
-    return NULL;
-}
-
 /*
  * Do this process's replays count for the finding? Only those of the suspect rank do: a rank whose
  * inputs are small may agree with itself where the suspect one does not. A process that chose by
@@ -87,7 +77,7 @@ static const char *said(const struct tw_proc *p, const char *wanted)
  */
 static bool replays_count(const struct twin_finding *f, const struct tw_proc *p, const char *call)
 {
-    const char *chosen = said(p, "zoom.call");
+    const char *chosen = twin_trace_note_of(p->trace, "zoom.call");
     if (p->rank != f->rank)
         return false;
     return !chosen || (call && strcmp(chosen, call) == 0);
@@ -206,7 +196,8 @@ static bool chosen(const struct twin_finding *f, const struct tw_side *side, con
 {
     bool found = false;
     for (size_t i = 0; i < side->count && !found; i++)
-        found = said(&side->proc[i], "zoom.call") && replays_count(f, &side->proc[i], call);
+        found = twin_trace_note_of(side->proc[i].trace, "zoom.call") &&
+                replays_count(f, &side->proc[i], call);
     return found;
 }
 
@@ -772,9 +763,9 @@ bool twin_compare_replayed(const struct twin_run *zb, const struct twin_suspect 
         if (twin_trace_open(zb->traces[i], &t, NULL) != 0)
             continue;
         struct tw_proc p = {.trace = t};
-        const char *call = said(&p, "zoom.call");
+        const char *call = twin_trace_note_of(p.trace, "zoom.call");
         found = twin_trace_info(t)->rank == s->rank && call && strcmp(call, s->b) == 0 &&
-                said(&p, "zoom.replay");
+                twin_trace_note_of(p.trace, "zoom.replay");
         twin_trace_close(t);
     }
     return found;

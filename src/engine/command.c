@@ -60,6 +60,15 @@ static int command_knows_place(const struct tw_engine *e, const struct tw_place 
     return twin_error_set(err, TWIN_EINVAL, "--place: it leaves none of the hosts of --hosts");
 }
 
+static int command_can_pin(const struct tw_engine *e, struct twin_error *err)
+{
+    if (has(e, "{host}"))
+        return 0;
+    return twin_error_set(err, TWIN_EUNSUPPORTED,
+                          "the template of --on has no {host}, so that nobody here says where a "
+                          "run is made");
+}
+
 /* The free host that has lost the fewest runs; NULL: none is free. */
 static struct tw_node *choose(const struct tw_engine *e, const struct tw_place *place)
 {
@@ -254,6 +263,7 @@ const struct tw_engine_kind tw_engine_command = {.name = "cmd",
                                                  .grace_s = 5,
                                                  .probe = command_probe,
                                                  .knows_place = command_knows_place,
+                                                 .can_pin = command_can_pin,
                                                  .room = command_room,
                                                  .submit = command_submit,
                                                  .poll = command_poll,

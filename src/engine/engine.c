@@ -178,6 +178,16 @@ int tw_engine_knows_place(const struct tw_engine *e, const struct tw_place *plac
     return e->kind->knows_place ? e->kind->knows_place(e, place, err) : 0;
 }
 
+int tw_engine_can_pin(const struct tw_engine *e, struct twin_error *err)
+{
+    return e->kind->can_pin(e, err);
+}
+
+bool tw_engine_takes_node(const struct tw_engine *e, const char *node)
+{
+    return !e->kind->takes_node || e->kind->takes_node(e, node);
+}
+
 size_t tw_engine_room(const struct tw_engine *e, const struct tw_place *place)
 {
     size_t room = e->kind->room(e, place);

@@ -99,6 +99,11 @@ int tw_engine_probe(struct tw_engine *e, struct twin_error *err);
 /* Can there be a run in this place at all? TWIN_EINVAL: it would wait for ever, or be anywhere. */
 int tw_engine_knows_place(const struct tw_engine *e, const struct tw_place *place,
                           struct twin_error *err);
+/* Can each run be put on a node of our choice (TW_PLACE_PIN)? 0, or TWIN_EUNSUPPORTED with why not:
+ * the engine is not told where, or its options ask for several nodes or choose them. */
+int tw_engine_can_pin(const struct tw_engine *e, struct twin_error *err);
+/* Does the engine, by its own word, take runs with these options for this node? */
+bool tw_engine_takes_node(const struct tw_engine *e, const char *node);
 /* How many tickets with this place the engine takes now. */
 size_t tw_engine_room(const struct tw_engine *e, const struct tw_place *place);
 /*

@@ -11,6 +11,8 @@ struct tw_engine_kind {
     /* NULL: the engine complains itself */
     int (*knows_place)(const struct tw_engine *e, const struct tw_place *place,
                        struct twin_error *err);
+    int (*can_pin)(const struct tw_engine *e, struct twin_error *err);
+    bool (*takes_node)(const struct tw_engine *e, const char *node); /* NULL: any */
     size_t (*room)(const struct tw_engine *e, const struct tw_place *place);
     int (*submit)(struct tw_engine *e, const char *batch, struct tw_ticket *const *ticket, size_t n,
                   struct twin_error *err);

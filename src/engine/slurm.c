@@ -157,6 +157,53 @@ static void job_number(char *out, char job[32])
     }
 }
 
+/* Is the word this option, with or without its value ("-n", "-n4", "--nodes=2")? */
+static bool is_option(const char *word, size_t n, const char *option)
+{
+    size_t length = strlen(option);
+    if (n < length || memcmp(word, option, length) != 0)
+        return false;
+    return option[1] != '-' || n == length || word[length] == '=';
+}
+
+/* A node list of one node, for a job that spans several, would name the one that the others are
+ * added to; and what the user chose is not ours to choose otherwise. */
+static int slurm_can_pin(const struct tw_engine *e, struct twin_error *err)
+{
+    static const char *const several[] = {
+        "-n",         "--ntasks", "-N",         "--nodes",          "-w", "-x", "--exclude",
+        "--nodelist", "-F",       "--nodefile", "--ntasks-per-node"};
+    for (const char *p = e->words; *p;) {
+        size_t n = strcspn(p, " ");
+        for (size_t i = 0; i < sizeof several / sizeof several[0]; i++)
+            if (is_option(p, n, several[i]))
+                return twin_error_set(err, TWIN_EUNSUPPORTED,
+                                      "the options of sbatch have %.*s: they choose nodes, or may "
+                                      "take several for one run",
+                                      (int)n, p);
+        p += n + (p[n] == ' ');
+    }
+    return 0;
+}
+
+/* sbatch says it without submitting anything: of another partition, too small, without the device
+ * that is asked for. */
+static bool slurm_takes_node(const struct tw_engine *e, const char *node)
+{
+    const struct tw_place place = {.kind = TW_PLACE_PIN, .hosts = (char *)(uintptr_t)node};
+    struct tw_buf b = {0};
+    char *out = NULL;
+    tw_buf_puts(&b, "sbatch --test-only");
+    add_words(&b, e->words);
+    add_place(&b, &place);
+    tw_buf_puts(&b, " --wrap=true 2>&1");
+    char *line = tw_buf_steal(&b);
+    bool takes = line && ask(line, &out, NULL) == 0;
+    tw_free(line);
+    tw_free(out);
+    return takes;
+}
+
 /* One script for the array: each task finds its ticket by its number. */
 static int write_script(const char *batch, char **path, struct twin_error *err)
 {
@@ -321,6 +368,8 @@ const struct tw_engine_kind tw_engine_slurm = {.name = "slurm",
                                                .poll_s = 2,
                                                .grace_s = 30,
                                                .probe = slurm_probe,
+                                               .can_pin = slurm_can_pin,
+                                               .takes_node = slurm_takes_node,
                                                .room = slurm_room,
                                                .submit = slurm_submit,
                                                .poll = slurm_poll,

@@ -347,6 +347,13 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
     case TW_BY_PROCESSOR:
         snprintf(expected, sizeof expected, "1 from %d", run->cpu);
         return judge_held(e, &run->affinity, "held.processors", expected, s, err);
+    case TW_BY_RECORDING: /* whoever has the recorded run says it (search_order.c) */
+        return judge_effect(e, TWIN_EFFECT_UNKNOWN, tw_strdup(""), err);
+    case TW_BY_ENGINE: /* verified where the result was taken (src/trial/remote_end.c) */
+        return judge_effect(e, run->node.engine ? TWIN_EFFECT_IN_FORCE : TWIN_EFFECT_FAILED,
+                            run->node.engine ? tw_printf("on %s", run->node.name)
+                                             : tw_strdup("no engine made the run"),
+                            err);
     case TW_BY_ENVIRONMENT:
     case TW_BY_EDITS: break;
     case TW_BY_NOBODY:

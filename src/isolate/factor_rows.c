@@ -382,12 +382,12 @@ const struct tw_spec tw_specs[] = {
                 .id = "match-order",
                 .layer = "collective",
                 .title = "which message an any-source receive takes",
-                .how = NOBODY,
-                .fix = "receive from named sources",
+                .how = "MPI agent",
+                .pin = "each takes the message that it took in a recorded run",
+                .fix = "receive from named sources, or add up in the order of ranks",
                 .unit = TWIN_UNIT_EXPOSURE,
-                .unavailable = "not built yet",
             },
-        .channel = TW_BY_NOBODY,
+        .channel = TW_BY_RECORDING,
     },
     {
         .factor =
@@ -574,6 +574,20 @@ const struct tw_spec tw_specs[] = {
                     "compare",
             },
         .channel = TW_BY_NOBODY,
+    },
+    {
+        .factor =
+            {
+                .id = "node",
+                .layer = "hardware",
+                .title = "machine of an engine that makes the run",
+                .how = "engine",
+                .pin = "all runs on one node, as --place pin:NODE",
+                .fix = "leave the node out (--place avoid:NODE), and look into what is wrong there",
+                .unit = TWIN_UNIT_RUN,
+                .last_resort = true,
+            },
+        .channel = TW_BY_ENGINE,
     },
     /* ---- schedule */
     {

@@ -85,6 +85,10 @@ static const char *why_not(const struct tw_spec *spec, const struct here *h)
 {
     if (spec->factor.unavailable)
         return spec->factor.unavailable;
+    if (spec->channel == TW_BY_RECORDING)
+        return "it needs a recorded run: run --replay-order RUN, or isolate";
+    if (spec->channel == TW_BY_ENGINE)
+        return "only an engine has nodes: isolate --on";
     if (spec->gpu_only && !h->gpu)
         return "no GPU driver here";
     if (spec->channel == TW_BY_LIBC && !h->agent)
@@ -139,6 +143,20 @@ const struct twin_factor *twin_factor_find(const struct twin_factors *f, const c
         if (strcmp(f->factor[i].id, id) == 0)
             return &f->factor[i];
     return NULL;
+}
+
+void twin_factors_with_recording(struct twin_factors *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (tw_factor_channel(&f->factor[i]) == TW_BY_RECORDING)
+            f->factor[i].unavailable = NULL;
+}
+
+void twin_factors_with_nodes(struct twin_factors *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        if (tw_factor_channel(&f->factor[i]) == TW_BY_ENGINE)
+            f->factor[i].unavailable = NULL;
 }
 
 bool twin_factor_is_counted(const struct twin_factor *f)

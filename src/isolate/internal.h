@@ -26,6 +26,8 @@ enum tw_channel {
     TW_BY_PYTHON,      /* TWINRUN_PINS, under the factor's id */
     TW_BY_LAYOUT,      /* launcher: no_aslr */
     TW_BY_PROCESSOR,   /* launcher: on_cpu */
+    TW_BY_RECORDING,   /* files that a recorded run gives (search_order.c) */
+    TW_BY_ENGINE,      /* where an engine makes the run (search_node.c) */
     TW_BY_EDITS        /* factor file */
 };
 

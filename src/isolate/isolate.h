@@ -58,6 +58,10 @@ struct twin_factors {
 /* Looks around (agent, processor, GPU driver, kernel) to say what is unavailable here. */
 int twin_factors_load(const char *file, struct twin_factors *out, struct twin_error *err);
 void twin_factors_free(struct twin_factors *f);
+/* Whoever sets them now has a recorded run to replay, and looks by himself whether that worked. */
+void twin_factors_with_recording(struct twin_factors *f);
+/* The same for the node, of whoever tells an engine where runs are made. */
+void twin_factors_with_nodes(struct twin_factors *f);
 /* NULL when unknown */
 const struct twin_factor *twin_factor_find(const struct twin_factors *f, const char *id);
 /* Does the libc agent count who asks for it? Else the Python agent alone can see it. f may be NULL:

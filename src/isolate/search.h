@@ -51,6 +51,8 @@ struct twin_candidate {
     /* pinned only when runs diverge under all other pins: it would hide causes from them (one
      * processor, races) */
     bool last_resort;
+    /* its pin may not hold in a run, which is then told to have ended badly */
+    bool may_not_hold;
     /* can be shaken: used instead of freeing when the natural rate is low */
     bool can_vary;
 };

@@ -201,12 +201,10 @@ static char *noted(const struct twin_run *r, const char *wanted)
     char *found = NULL;
     for (size_t t = 0; t < r->trace_count && !found; t++) {
         struct twin_trace *trace = NULL;
-        const char *key, *value;
         if (twin_trace_open(r->traces[t], &trace, NULL) != 0)
             continue;
-        for (size_t i = 0; !found && twin_trace_note(trace, i, &key, &value); i++)
-            if (strcmp(key, wanted) == 0)
-                found = tw_printable(value, strlen(value));
+        const char *value = twin_trace_note_of(trace, wanted);
+        found = value ? tw_printable(value, strlen(value)) : NULL;
         twin_trace_close(trace);
     }
     return found;

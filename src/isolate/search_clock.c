@@ -91,6 +91,7 @@ static uint64_t run_faster(struct tw_isolate *c, const struct twin_world *w, int
                 twin_world_plan_apart(&p, w, NULL) == 0 &&
                 twin_world_plan_faster(&p, tw_faster_factor(i), tw_faster_since(), NULL) == 0;
     twin_world_plan_apply(&p, &o);
+    tw_isolate_order_apply(c, w, &o);
     made = made && tw_isolate_make(c, &trial, &o, NULL) == 0 && trial.end != TW_TRIAL_OUT_OF_TIME &&
            !tw_isolate_stops(c);
     twin_world_plan_free(&p);

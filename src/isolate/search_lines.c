@@ -93,6 +93,7 @@ static int launch_trial(struct lines_trial *t, const bool *other, size_t count,
         rc = twin_world_plan_variable(&p, variable_of(t, other, count), err);
     if (rc == 0) {
         twin_world_plan_apply(&p, &o);
+        tw_isolate_order_apply(c, &t->world, &o);
         rc = tw_isolate_make(t->c, &trial, &o, err);
     }
     *run = trial.run;

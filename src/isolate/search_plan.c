@@ -569,7 +569,11 @@ char *twin_search_evidence_text(const struct twin_search_report *r,
             &b, "bound     a divergence in up to %.3g of comparisons cannot be excluded (95%%)\n",
             r->bound);
     if (tw_set_count(&r->dropped)) {
-        tw_buf_puts(&b, "dropped   the job fails under the pin: ");
+        bool fails = true;
+        for (size_t i = 0; i < TWIN_SEARCH_FACTORS; i++)
+            fails = fails && !(twin_search_has(&r->dropped, i) && candidate[i].may_not_hold);
+        tw_buf_printf(&b, "dropped   the job fails under the pin%s: ",
+                      fails ? "" : ", or the pin does not hold");
         put_set(&b, &r->dropped, candidate);
         tw_buf_puts(&b, "\n");
     }

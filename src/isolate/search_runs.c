@@ -57,6 +57,13 @@ static void note_common(struct tw_isolate *c, const struct twin_run *a, const st
     else
         twin_factors_common(a, b, c->factor, c->count, common);
     c->common_known |= !cut;
+    for (size_t i = 0; i < c->count && !cut; i++)
+        if (strcmp(c->factor[i]->id, "match-order") == 0)
+            common[i] = tw_isolate_order_common(a, b);
+    /* where a run is made is known from its beginning, also of one that was cut */
+    for (size_t i = 0; i < c->count; i++)
+        if (strcmp(c->factor[i]->id, "node") == 0)
+            common[i] = tw_isolate_node_common(a, b);
     for (size_t i = 0; i < c->count; i++)
         if (common[i])
             same->word[i / 64] |= UINT64_C(1) << i % 64;
@@ -168,6 +175,8 @@ void tw_isolate_recall(struct tw_isolate *c)
             tw_isolate_arms_learn(c, NULL, r, NULL);
         else
             learn_effects(c, &w, r);
+        if (!c->arms && e->result.status == TWIN_ENDED_WELL)
+            tw_isolate_order_kept(c, &w, r, !m->whole);
         tw_free(w.setting);
     }
 }
@@ -242,6 +251,8 @@ static int launch_run(struct tw_isolate *c, const struct twin_search_request *q,
     o.argv = argv;
     if (rc == 0) {
         twin_world_plan_apply(&p, &o);
+        tw_isolate_order_apply(c, &m->world, &o);
+        tw_isolate_node_apply(c, &m->world, q, &o);
         rc = workers ? tw_workers_start(workers, &o, &m->trial, err)
                      : tw_trial_make(&m->trial, &o, err);
     }
@@ -313,6 +324,10 @@ static int learn_from_run(struct tw_isolate *c, const struct twin_search_request
         tw_isolate_arms_learn(c, q, r, NULL);
     else
         learn_effects(c, &m->world, r);
+    /* under a pin that did not hold it counts as a run that the pin does not let end */
+    if (!c->arms && out->status == TWIN_ENDED_WELL &&
+        !tw_isolate_order_kept(c, &m->world, r, m->trial.end == TW_TRIAL_DIVERGED))
+        out->status = TWIN_ENDED_BADLY;
     if (m->reference && out->status == TWIN_ENDED_WELL)
         rc = compare_with_reference(c, q, m->reference, r, m->trial.end == TW_TRIAL_DIVERGED, out,
                                     err);

@@ -6,6 +6,7 @@
  * each becomes a trial, and what came of it a result. search_runs.c makes and compares them
  * in the worlds of search_worlds.c, search_made.c keeps them,
  * search_log.c keeps what lets an interrupted search go on, search_arms.c mixes two commands,
+ * search_order.c replays the order of messages,
  * search_clock.c tells times from other numbers, search_vote.c replays the suspect operation,
  * search_who.c and search_lines.c ask who in the job uses a cause, search_through.c whether A
  * repeats itself.
@@ -13,6 +14,7 @@
 #include "base.h"
 #include "front.h"
 #include "journal.h"
+#include "match_order.h"
 #include "remote.h"
 #include "trial.h"
 #include "verified_data.h"
@@ -57,6 +59,28 @@ struct tw_isolate_made {
     /* it went on to its own end, or to that of --steps: its time counts */
     bool whole;
     struct twin_search_set pinned; /* of two arms: as in A */
+};
+
+/* The order of messages that the pin of match-order replays (search_order.c). */
+struct tw_isolate_order {
+    struct tw_matches matches;
+    bool looked, known;
+    char *why; /* not known; owned */
+};
+
+enum { TW_ISOLATE_NODES = 64 /* at most are candidates for a run */ };
+/* The nodes of an engine on which runs may be (search_node.c). Texts are owned. */
+struct tw_isolate_nodes {
+    char **name;
+    size_t count;
+    bool used;  /* the factor node is a candidate */
+    char *why;  /* why it cannot be; NULL */
+    char *text; /* which node it is, or why that is not known; NULL: not asked */
+    char *odd;  /* shown: its name, or theirs with ", "; NULL */
+    bool shown;
+    bool held_known;                              /* the baseline was looked at, and says: */
+    size_t held;                                  /* the node of the pin */
+    size_t odd_node[TW_ISOLATE_NODES], odd_count; /* some runs there diverged from the usual ones */
 };
 
 /* worlds that may have a clock experiment */
@@ -120,6 +144,8 @@ struct tw_isolate {
         char *text;
     } clock[TW_ISOLATE_CLOCKS];
     size_t clock_count;
+    struct tw_isolate_order order;
+    struct tw_isolate_nodes nodes;
     bool interrupted, reported;
 };
 
@@ -166,6 +192,32 @@ enum twin_search_vote tw_isolate_replays(struct tw_isolate *c, const struct twin
 int tw_isolate_vote(struct tw_isolate *c, const struct twin_world *w,
                     const struct twin_search_request *q, struct twin_search_result *out,
                     struct twin_error *err);
+
+/* ---- search_order.c: the factor match-order */
+/* Can it be set in runs of this search? */
+bool tw_isolate_order_can_be_set(const struct tw_isolate *c);
+/* Where the world pins it: lets the launch replay the first natural run. */
+void tw_isolate_order_apply(struct tw_isolate *c, const struct twin_world *w,
+                            struct twin_launch_options *o);
+/* Where the world pins it: was it so in this run? Notes what is known of the pin's effect. cut: the
+ * run was ended where it had diverged. */
+bool tw_isolate_order_kept(struct tw_isolate *c, const struct twin_world *w,
+                           const struct twin_run *r, bool cut);
+/* Have two natural runs matched alike, so that it cannot be what makes them diverge? */
+bool tw_isolate_order_common(const struct twin_run *a, const struct twin_run *b);
+void tw_isolate_order_close(struct tw_isolate *c);
+
+/* ---- search_node.c: the factor node */
+/* Looks which nodes there are. Can it be set in runs of this search? If not, c->nodes.why. */
+bool tw_isolate_nodes_open(struct tw_isolate *c);
+void tw_isolate_nodes_close(struct tw_isolate *c);
+/* Says on which node a run is made: the pin's, or one that is drawn. */
+void tw_isolate_node_apply(struct tw_isolate *c, const struct twin_world *w,
+                           const struct twin_search_request *q, struct twin_launch_options *o);
+const char *tw_isolate_node_held(const struct tw_isolate *c); /* NULL: no run had the pin */
+bool tw_isolate_node_common(const struct twin_run *a, const struct twin_run *b);
+/* When the node is the cause: which one? Some runs more; the sentence is c->nodes.text. */
+void tw_isolate_which_node(struct tw_isolate *c, const struct twin_search_report *r);
 
 /* ---- search_log.c. 0, or an error. */
 /* A new search folder with search.json (what is searched) and plan.txt; or, with --resume, the

@@ -31,6 +31,7 @@ static void zoom_into(struct tw_isolate *c, const struct twin_world *w, struct t
                                     .on = c->on,
                                     .stdin_spool = c->spool};
     twin_world_plan_apply(&p, &a);
+    tw_isolate_order_apply(c, w, &a);
     struct twin_launch_options b = a;
     b.label = "zoom-b";
     struct tw_zoom z = {

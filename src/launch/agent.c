@@ -121,19 +121,23 @@ static bool names_a_launcher(char *const *argv)
 
 /* Is MPI's agent wanted? What the user says (TWINRUN_MPI=on, off) comes first. It stands in front
  * of MPI_Init, by which some programs tell whether MPI is there: so no other job gets it. */
-static bool wants_mpi(const struct twin_launch_options *o, const struct tw_env *e)
+static bool wants_mpi(char *const *argv, const char *said, const char *folders)
 {
     struct twin_error quiet = TWIN_ERROR_INIT;
     struct tw_elf elf = {0};
-    const char *said = tw_env_get(e, "TWINRUN_MPI");
     if (said && *said)
         return strcmp(said, "off") != 0;
-    if (names_a_launcher(o->argv))
+    if (names_a_launcher(argv))
         return true;
-    char *path = tw_program_find(o->argv[0], tw_env_get(e, "PATH"), &quiet);
+    char *path = tw_program_find(argv[0], folders, &quiet);
     bool calls = path && tw_elf_inspect(path, &elf) == 0 && elf.mpi;
     tw_free(path);
     return calls;
+}
+
+bool twin_launch_wants_mpi(char *const *argv)
+{
+    return wants_mpi(argv, getenv("TWINRUN_MPI"), getenv("PATH"));
 }
 
 /* Beside the agent, for jobs of MPI. Where it cannot be had the messages are not seen, and a note
@@ -191,7 +195,7 @@ int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options 
         rc = prepare_library(a, o->argv[0], e, run, err);
     if (rc == 0 && run->hot.asked)
         rc = prepare_hot(a, run, err);
-    if (rc == 0 && wants_mpi(o, e))
+    if (rc == 0 && wants_mpi(o->argv, tw_env_get(e, "TWINRUN_MPI"), tw_env_get(e, "PATH")))
         rc = prepare_mpi(a, run, err);
     if (rc == 0)
         rc = prepare_python(a, run, err);

@@ -162,7 +162,8 @@ static int describe_run(struct launch *l)
     run->label = tw_strdup(o->label ? o->label : "");
     run->host = tw_strdup(host);
     l->launched_from = tw_path_absolute(".", l->err);
-    if (!run->label || !run->host || !l->launched_from)
+    const bool belongs = twin_run_belongs_here(&run->belongs);
+    if (!run->label || !run->host || !l->launched_from || !belongs)
         return l->err->code ? l->err->code : tw_no_memory(l->err, "starting the job");
     /* The working folder, made absolute from ".", may end in "/.", which no reader wants to see. */
     size_t n = strlen(l->launched_from);
@@ -319,6 +320,8 @@ static int prepare_job(struct launch *l)
     if (o->show_output)
         show = o->native_output ? TW_STREAM_NATIVE : TW_STREAM_COPIED;
     int rc = choose_folder(l);
+    if (rc == 0 && o->fill_folder)
+        rc = o->fill_folder(o->fill_user, l->run->dir, l->err);
     if (rc == 0)
         rc = list_files_before(l);
     if (rc == 0)
@@ -407,9 +410,11 @@ static const char *stop_signal_name(int number)
 static char *stop_message(const struct tw_job *job)
 {
     const char *name = stop_signal_name(job->stop_signal);
+    char *const *why = job->o->stopped_because;
     switch (job->stop) {
     case TW_STOP_STEPS: return tw_printf("stopped after %u steps as asked", job->o->max_steps);
-    case TW_STOP_ASKED: return tw_strdup("stopped by twinrun: enough was known");
+    case TW_STOP_ASKED:
+        return tw_printf("stopped by twinrun: %s", why && *why ? *why : "enough was known");
     case TW_STOP_SIGNAL:
         return job->started ? tw_printf("interrupted by %s", name)
                             : tw_printf("interrupted by %s before the job was started", name);

@@ -250,9 +250,11 @@ void tw_input_close(struct tw_input *in, struct twin_run *run);
 #define TW_PROGRESS_BYTES (TW_PROGRESS_SLOTS * 64)
 /* a descriptor, or a negative error */
 int tw_progress_create(const char *run_dir, struct twin_error *err);
-/* Fills step and records. True when every rank that records has finished at least max_steps (and
- * one records). */
-bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p);
+/* Have all ranks finished at least max_steps? SO_FAR: those that record have, but their launcher
+ * started more on this machine. */
+enum tw_enough { TW_NOT_ENOUGH, TW_ENOUGH_SO_FAR, TW_ENOUGH };
+/* Fills step and records. */
+enum tw_enough tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p);
 
 /* ---- processes (proc.c, tree.c) */
 /* Bytes of a process's words that are kept, joined by spaces. */
@@ -418,7 +420,8 @@ struct tw_job {
     /* when asked to end, when killed (0 = not yet), time between */
     uint64_t stop_ns, kill_ns, grace_ns;
     uint64_t next_tick_ns, next_look_ns;
-    int steps_reached; /* consecutive ticks at which all ranks had max_steps */
+    int steps_reached;         /* consecutive ticks at which all ranks that record had max_steps */
+    uint64_t steps_reached_ns; /* the first of them */
 };
 /* Returns when the run is over (see finished() there); status, end_ns and stop then say how. */
 void tw_supervise(struct tw_job *job);

@@ -13,8 +13,10 @@ struct slot {
     int32_t rank;
     uint64_t steps, records, dropped, observer_ns;
     uint32_t state, kind;
-    uint8_t reserved[16];
+    uint32_t ranks_here;
+    uint8_t reserved[12];
 };
+enum { RECORDING = 1 }; /* of state */
 _Static_assert(sizeof(struct slot) == 64, "the agents map the same 64 bytes");
 
 int tw_progress_create(const char *run_dir, struct twin_error *err)
@@ -36,7 +38,7 @@ int tw_progress_create(const char *run_dir, struct twin_error *err)
 
 /* Adds up what all slots say. A rank may have several processes (loader workers carry its number,
  * too): its steps are those of the farthest one. The run's steps are those of the slowest rank. */
-bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p)
+enum tw_enough tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p)
 {
     /* Read, not mapped: a job that truncates the file must not end us by SIGBUS. */
     struct slot slots[TW_PROGRESS_SLOTS];
@@ -46,15 +48,18 @@ bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p)
         int32_t rank;
         uint64_t steps;
     } ranks[TW_PROGRESS_SLOTS];
-    size_t n = 0;
+    size_t n = 0, expected = 0, taken = 0;
     p->step = p->records = 0;
     for (size_t i = 0; i < count; i++) {
         const struct slot *s = &slots[i];
         if (s->pid == 0)
             continue;
+        taken++;
         p->records += s->records;
-        if (s->steps == 0 && s->records == 0)
-            continue; /* armed, but nothing to record: a shell, torchrun itself */
+        if (s->steps == 0 && s->records == 0 && s->state != RECORDING)
+            continue; /* it had nothing to record */
+        if (s->ranks_here > expected)
+            expected = s->ranks_here;
         size_t k = 0;
         while (k < n && ranks[k].rank != s->rank)
             k++;
@@ -68,7 +73,10 @@ bool tw_progress_read(int fd, uint32_t max_steps, struct twin_progress *p)
     for (size_t k = 0; k < n; k++)
         if (k == 0 || ranks[k].steps < p->step)
             p->step = ranks[k].steps;
-    return max_steps > 0 && n > 0 && p->step >= max_steps;
+    if (max_steps == 0 || n == 0 || p->step < max_steps)
+        return TW_NOT_ENOUGH;
+    /* Without a free slot a rank does not show up here. */
+    return n < expected && taken < TW_PROGRESS_SLOTS ? TW_ENOUGH_SO_FAR : TW_ENOUGH;
 }
 
 void twin_progress_of(const char *run_dir, struct twin_progress *p)

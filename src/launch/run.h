@@ -61,6 +61,18 @@ struct twin_launch_watcher {
     void (*after)(void *user, const struct twin_run *run);
 };
 
+/* To whom a run belongs: what a fleet's figures are told apart by (docs/slo.md). Texts are "" where
+ * nothing was said. */
+struct twin_run_belongs {
+    char *project, *family; /* TWINRUN_PROJECT, TWINRUN_FAMILY: a family of models */
+    char *contributor;      /* TWINRUN_CONTRIBUTOR, else who started the CI job */
+    char *sweep;            /* TWINRUN_SWEEP: "NAME/REPEAT" */
+    bool ci;                /* made by a CI job */
+};
+/* As this process's environment says. False: no memory; twin_run_belongs_free in any case. */
+bool twin_run_belongs_here(struct twin_run_belongs *to);
+void twin_run_belongs_free(struct twin_run_belongs *to);
+
 /* Data that were verified against a snapshot's manifest before the job was started. */
 struct twin_run_data {
     char *folder, *manifest; /* absolute */
@@ -104,6 +116,9 @@ struct twin_launch_options {
      * NULL. The job's output waits while it runs: be back within some 50 ms. */
     int (*on_tick)(void *user, const struct twin_progress *p);
     void *user;
+    /* why on_tick ended the job, in a few words, read at the run's end; NULL, or a NULL text:
+     * enough was known */
+    char *const *stopped_because;
     /* milliseconds between two ticks, where a job that holds behind its last step is not to be kept
      * waiting; 0 = 250 */
     uint32_t tick_ms;
@@ -118,6 +133,10 @@ struct twin_launch_options {
     bool no_telemetry;
     /* also preload libtwinrun_hot.so, which the factors malloc and schedule need */
     bool hot;
+    /* Puts files for the agents into the run folder, before the job starts. An error means that it
+     * does not start. May be NULL. */
+    int (*fill_folder)(void *user, const char *run_dir, struct twin_error *err);
+    void *fill_user;
     const struct twin_launch_watcher *watcher; /* may be NULL */
     /* who makes the run (src/trial/remote.h), which tw_trial_make looks at; NULL: this process.
      * twin_launch itself always launches here. */
@@ -217,9 +236,10 @@ struct twin_run {
     struct twin_run_hold aslr, affinity, hot; /* no_aslr, on_cpu, hot of the launch */
     int cpu;                                  /* of affinity */
     struct twin_run_data *data;
-    size_t data_count;         /* what was verified before the start */
-    struct twin_run_node node; /* its engine is NULL for a run that was made without one */
-    char *processor;           /* the processor's model; NULL: not recorded */
+    size_t data_count;               /* what was verified before the start */
+    struct twin_run_node node;       /* its engine is NULL for a run that was made without one */
+    char *processor;                 /* the processor's model; NULL: not recorded */
+    struct twin_run_belongs belongs; /* texts NULL: a run of an older version */
 };
 
 /* Runs the command to its end. 0 when a run folder was written, whatever the job did (also when it
@@ -274,6 +294,10 @@ struct twin_parts {
 };
 int twin_parts_find(struct twin_parts *out, struct twin_error *err);
 void twin_parts_free(struct twin_parts *p);
+
+/* Will MPI's agent be in the job of these words: does a launcher of MPI stand in them, or is the
+ * program linked with MPI? TWINRUN_MPI=on and off have the last word. */
+bool twin_launch_wants_mpi(char *const *argv);
 
 /* Tries the agent against the command's program without running the job. *ok false: *why
  * (malloc'ed) says what was found. */

@@ -91,6 +91,7 @@ void twin_run_free(struct twin_run *r)
     char *strings[] = {r->dir,         r->id,        r->label,        r->cwd,     r->host,
                        r->message,     r->aslr.why,  r->affinity.why, r->hot.why, r->processor,
                        r->node.engine, r->node.name, r->node.job};
+    twin_run_belongs_free(&r->belongs);
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
         tw_free(strings[i]);
     for (size_t i = 0; i < r->fresh_count; i++)
@@ -453,6 +454,19 @@ static void read_node(struct reader *r, json_t *o, struct twin_run *run)
     run->node.attempt = (uint32_t)integer_of(r, node, "attempt", 1, UINT32_MAX);
 }
 
+/* Runs of older versions lack the object. */
+static void read_belongs(struct reader *r, json_t *o, struct twin_run *run)
+{
+    json_t *belongs = json_object_get(o, "belongs");
+    if (!json_is_object(belongs))
+        return;
+    run->belongs.project = text_in(r, belongs, "project");
+    run->belongs.family = text_in(r, belongs, "family");
+    run->belongs.contributor = text_in(r, belongs, "contributor");
+    run->belongs.sweep = text_in(r, belongs, "sweep");
+    run->belongs.ci = boolean(r, belongs, "ci");
+}
+
 /* The fields that are written before the job starts; every run has them. */
 static void read_start(struct reader *r, json_t *o, struct twin_run *run)
 {
@@ -462,6 +476,7 @@ static void read_start(struct reader *r, json_t *o, struct twin_run *run)
     run->cwd = text_in(r, o, "cwd");
     run->host = text_in(r, o, "host");
     read_node(r, o, run);
+    read_belongs(r, o, run);
     json_t *machine = json_object_get(o, "machine");
     if (json_is_string(json_object_get(machine, "cpu")))
         run->processor = text_in(r, machine, "cpu");

@@ -263,6 +263,19 @@ static json_t *node_json(struct builder *b, const struct twin_run_node *at)
     return o;
 }
 
+/* Names are a person's, but a secret that slipped into one is replaced as anywhere. */
+static json_t *belongs_json(struct builder *b, const struct twin_run_belongs *to,
+                            const struct twin_redactor *r)
+{
+    json_t *o = checked(b, json_object());
+    put_value(b, o, "project", redacted(r, to->project, NULL));
+    put_value(b, o, "family", redacted(r, to->family, NULL));
+    put_value(b, o, "contributor", redacted(r, to->contributor, NULL));
+    put_value(b, o, "sweep", redacted(r, to->sweep, NULL));
+    put_value(b, o, "ci", json_boolean(to->ci));
+    return o;
+}
+
 /* What is known before the job; the final run.json begins with it, too. */
 static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
                       const struct tw_run_extra *x)
@@ -278,6 +291,7 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
     put_value(b, o, "host", tw_json_bytes(run->host));
     if (run->node.engine)
         put_value(b, o, "node", node_json(b, &run->node));
+    put_value(b, o, "belongs", belongs_json(b, &run->belongs, x->redactor));
     put_value(b, o, "machine", machine_json(b));
     put_value(b, o, "launcher", launcher(b));
     put_value(b, o, "start_realtime_ns", json_integer(run->start_realtime_ns));

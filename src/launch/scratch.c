@@ -13,10 +13,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -34,42 +32,6 @@ struct copy {
     struct twin_error *err;
 };
 
-/* Copies from the current offset of `in` to its end, by the cheapest way that works: shared blocks,
- * a copy inside the kernel, reading and writing. 0, or -1 with errno. */
-static int copy_bytes(int in, int out)
-{
-    if (ioctl(out, FICLONE, in) == 0)
-        return 0;
-    char *chunk = NULL;
-    int rc = 0;
-    for (;;) {
-        ssize_t n = copy_file_range(in, NULL, out, NULL, 1 << 30, 0);
-        if (n > 0)
-            continue;
-        if (n == 0)
-            break;
-        if (errno == EINTR)
-            continue;
-        if (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP &&
-            errno != EPERM)
-            return -1;
-        enum { ROOM = 1 << 18 };
-        chunk = tw_malloc(ROOM);
-        rc = chunk ? 0 : -1;
-        while (chunk && (n = read(in, chunk, ROOM)) != 0) {
-            if (n < 0 && errno == EINTR)
-                continue;
-            if (n < 0 || tw_write_all(out, chunk, (size_t)n) != 0) {
-                rc = -1;
-                break;
-            }
-        }
-        break;
-    }
-    tw_free(chunk);
-    return rc;
-}
-
 /* A file with its mode and its times: make and Python decide by them what is up to date. */
 static int copy_file(struct copy *c, int from, int to, const char *name, const struct stat *st)
 {
@@ -84,8 +46,8 @@ static int copy_file(struct copy *c, int from, int to, const char *name, const s
                      : openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     struct timespec times[2] = {st->st_atim, st->st_mtim};
     int rc = 0;
-    if (in < 0 || out < 0 || copy_bytes(in, out) != 0 || fchmod(out, st->st_mode & 07777) != 0 ||
-        futimens(out, times) != 0)
+    if (in < 0 || out < 0 || tw_copy_bytes(in, out, NULL) != 0 ||
+        fchmod(out, st->st_mode & 07777) != 0 || futimens(out, times) != 0)
         rc = twin_error_system(c->err, "cannot copy %s out of %s into the scratch folder", name,
                                c->from);
     if (in >= 0)

@@ -25,6 +25,8 @@
  * then hangs in the kernel. REPEAT: a second Ctrl-C that comes sooner is taken for the same one. */
 enum {
     TICK_MS = 250,
+    LATE_RANK_MS =
+        10000,       /* a rank of the launcher that has not shown up when the others are done */
     LINGER_MS = 500, /* what does nothing for so long after the job's end stays for good */
     /* what does something may be on its way to its end, on a busy machine for long */
     LINGER_BUSY_MS = 5000,
@@ -130,6 +132,21 @@ static void on_exec_report(struct tw_job *job)
     job->spawn.exec_fd = -1;
 }
 
+/* Twice in a row: a rank that starts late gets a moment to show up. One that is known to come gets
+ * more, but not all time: it may do something that nobody records. */
+static bool have_max_steps(struct tw_job *job, enum tw_enough enough, uint64_t now)
+{
+    if (enough == TW_NOT_ENOUGH) {
+        job->steps_reached = 0;
+        return false;
+    }
+    if (job->steps_reached++ == 0)
+        job->steps_reached_ns = now;
+    if (enough == TW_ENOUGH)
+        return job->steps_reached >= 2;
+    return now - job->steps_reached_ns >= LATE_RANK_MS * MS;
+}
+
 /* Four times a second, or as often as was asked for, and once at the end: reads the agents'
  * progress, tells the caller, and asks the job to end when the caller wants so or when all ranks
  * have made max_steps. */
@@ -137,14 +154,12 @@ static void tick(struct tw_job *job, uint64_t now)
 {
     struct twin_progress p = {.run_dir = job->run->dir};
     p.elapsed_s = (double)((job->ended ? job->end_ns : now) - job->start_ns) * 1e-9;
-    bool enough = tw_progress_read(job->progress_fd, job->o->max_steps, &p);
+    enum tw_enough enough = tw_progress_read(job->progress_fd, job->o->max_steps, &p);
     p.processes = tw_tree_alive(job->tree);
     p.armed = tw_tree_armed(job->tree);
     int stop = job->o->on_tick ? job->o->on_tick(job->o->user, &p) : 0;
     job->next_tick_ns = now + (job->o->tick_ms ? job->o->tick_ms : TICK_MS) * MS;
-    /* Twice in a row: a rank that starts late gets a moment to show up. */
-    job->steps_reached = enough ? job->steps_reached + 1 : 0;
-    if (job->ended || job->stop != TW_STOP_NO || (!stop && job->steps_reached < 2))
+    if (job->ended || job->stop != TW_STOP_NO || !(have_max_steps(job, enough, now) || stop))
         return;
     ask_to_stop(job, stop ? TW_STOP_ASKED : TW_STOP_STEPS, now, GRACE_STOP_MS);
     /* The complaints of a job that is ended in the middle are our doing, not its output. */

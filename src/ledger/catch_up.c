@@ -15,14 +15,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A comparison's file is called by its id, 32 hex digits. */
-enum { ID_LENGTH = 32, COMPARISON_NAME_LENGTH = ID_LENGTH + 5 };
+/* The file of a comparison or an event is called by its id, 32 hex digits. */
+enum { ID_LENGTH = 32, FILE_NAME_LENGTH = ID_LENGTH + 5 };
 
 /* One run or comparison that the ledger has: the name of its folder, or its id. */
 struct known {
     char *name, *id;
     bool gone; /* the ledger says that its folder was removed */
     bool seen; /* its folder is there */
+    bool bare; /* the ledger has no facts of it: an older twinrun wrote it */
 };
 struct catching {
     struct twin_ledger *l;
@@ -41,7 +42,7 @@ static int by_name(const void *x, const void *y)
     return strcmp(((const struct known *)x)->name, ((const struct known *)y)->name);
 }
 
-static int add_known(struct catching *c, const char *name, const char *id, bool gone)
+static int add_known(struct catching *c, const char *name, const char *id, bool gone, bool bare)
 {
     if (c->count == c->room) {
         size_t room = c->room ? 2 * c->room : 256;
@@ -51,19 +52,20 @@ static int add_known(struct catching *c, const char *name, const char *id, bool 
         c->known = grown;
         c->room = room;
     }
-    struct known k = {tw_strdup(name), tw_strdup(id), gone, false};
+    struct known k = {.name = tw_strdup(name), .id = tw_strdup(id), .gone = gone, .bare = bare};
     c->known[c->count++] = k;
     return k.name && k.id ? 0 : TWIN_ENOMEM;
 }
 
-static int add_known_run(void *user, const struct twin_ledger_run *r)
+static int add_known_run(void *user, const struct twin_ledger_run *r,
+                         const struct twin_ledger_facts *f)
 {
-    return add_known(user, r->name, r->id, r->gone);
+    return add_known(user, r->name, r->id, r->gone, f == NULL);
 }
 
 static int add_known_comparison(void *user, const struct twin_ledger_comparison *r)
 {
-    return add_known(user, r->id, "", false);
+    return add_known(user, r->id, "", false, false);
 }
 
 static void forget_known(struct catching *c)
@@ -86,15 +88,15 @@ static struct known *find_known(struct catching *c, const char *name)
 
 /* ---- runs */
 
-/* A folder below runs/: written unless the ledger knows it as one that is there. One that came back
- * is written anew. */
+/* A folder below runs/: written unless the ledger knows it as one that is there, facts included.
+ * One that came back is written anew. */
 static int catch_up_folder(struct catching *c, const char *runs, const char *name,
                            struct twin_error *err)
 {
     struct known *k = find_known(c, name);
     if (k)
         k->seen = true;
-    if (k && !k->gone)
+    if (k && !k->gone && !k->bare)
         return 0;
     struct twin_error why = TWIN_ERROR_INIT;
     struct twin_run *r = NULL;
@@ -131,8 +133,7 @@ static int catch_up_runs(struct catching *c, struct twin_error *err)
     if (!d && path && errno != ENOENT)
         rc = twin_error_system(err, "cannot list %s", path);
     if (rc == 0)
-        rc = twin_ledger_runs(c->l, &(struct twin_ledger_filter){.home = c->owner}, add_known_run,
-                              c, err);
+        rc = twin_ledger_history(c->l, c->owner, INT64_MIN, add_known_run, c, err);
     if (c->count)
         qsort(c->known, c->count, sizeof *c->known, by_name);
     for (struct dirent *e; rc == 0 && d && (e = readdir(d));)
@@ -147,29 +148,45 @@ static int catch_up_runs(struct catching *c, struct twin_error *err)
     return rc;
 }
 
-/* ---- comparisons: written once, never taken back */
+/* ---- comparisons and events: written once, never taken back */
 
-static int catch_up_comparisons(struct catching *c, struct twin_error *err)
+static int add_known_event(void *user, const struct twin_ledger_event *e)
 {
-    char *path = tw_path_join(c->home, "comparisons");
+    return add_known(user, e->id, "", false, false);
+}
+
+/* Puts the files of a folder of the home whose ids are not known. */
+static int catch_up_files(struct catching *c, const char *folder,
+                          int (*put)(struct twin_ledger *l, const char *dir, const char *name,
+                                     struct twin_error *err),
+                          struct twin_error *err)
+{
+    char *path = tw_path_join(c->home, folder);
     DIR *d = path ? opendir(path) : NULL;
-    int rc = 0;
-    if (d)
-        rc = twin_ledger_comparisons(c->l, NULL, NULL, add_known_comparison, c, err);
+    int rc = path ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
     if (c->count)
         qsort(c->known, c->count, sizeof *c->known, by_name);
     for (struct dirent *e; rc == 0 && d && (e = readdir(d));) {
         char id[ID_LENGTH + 1] = "";
-        if (strlen(e->d_name) != COMPARISON_NAME_LENGTH || !tw_ends(e->d_name, ".json"))
+        if (strlen(e->d_name) != FILE_NAME_LENGTH || !tw_ends(e->d_name, ".json"))
             continue;
         memcpy(id, e->d_name, ID_LENGTH);
         if (!find_known(c, id))
-            rc = tw_comparison_put_file(c->l, path, e->d_name, err);
+            rc = put(c->l, path, e->d_name, err);
     }
     if (d)
         closedir(d);
     tw_free(path);
+    forget_known(c);
     return rc;
+}
+
+static int catch_up_once_written(struct catching *c, struct twin_error *err)
+{
+    int rc = twin_ledger_comparisons(c->l, NULL, NULL, add_known_comparison, c, err);
+    rc = rc ? rc : catch_up_files(c, "comparisons", tw_comparison_put_file, err);
+    rc = rc ? rc : twin_ledger_events(c->l, INT64_MIN, add_known_event, c, err);
+    return rc ? rc : catch_up_files(c, "events", tw_event_put_file, err);
 }
 
 /* One transaction: half of a home would look like a home from which runs were removed. */
@@ -181,7 +198,7 @@ static int catch_up(struct catching *c, struct twin_error *err)
     rc = catch_up_runs(c, err);
     forget_known(c);
     if (rc == 0)
-        rc = catch_up_comparisons(c, err);
+        rc = catch_up_once_written(c, err);
     forget_known(c);
     int ended = twin_ledger_end(c->l, rc == 0, err);
     return rc ? rc : ended;

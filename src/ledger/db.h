@@ -68,6 +68,35 @@ struct tw_db {
 int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err);
 int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err);
 
+struct twin_ledger;
+/* The database of an open ledger, for the other files of the room; and a put as a transaction of
+ * its own unless the caller has one open. */
+struct tw_db *tw_ledger_db(struct twin_ledger *l);
+int tw_ledger_begin_put(struct twin_ledger *l, struct twin_error *err);
+int tw_ledger_finish_put(struct twin_ledger *l, int rc, struct twin_error *err);
+
+/* Copies of the texts of one statement, which live until it has run: databases hold text, so other
+ * bytes become \xNN. failed: there was no memory, or more texts than there is room for. */
+struct tw_ledger_texts {
+    char *s[16];
+    size_t n;
+    bool failed;
+};
+/* A copy of s as a database can hold it; NULL becomes "". Owned by t. */
+const char *tw_ledger_text(struct tw_ledger_texts *t, const char *s);
+/* Frees the copies. TWIN_ENOMEM when one of them could not be made: then the statement must not
+ * have been run. */
+int tw_ledger_texts_free(struct tw_ledger_texts *t, struct twin_error *err);
+
+/* The columns of a run, in the order in which tw_ledger_run_of() reads them. */
+#define TW_LEDGER_COLUMNS                                                                      \
+    "id, version, recorded_ns, home, name, label, command, host, state, exit_code, start_ns, " \
+    "wall_s, steps, records, dropped, gone, data_root, argv"
+enum { TW_LEDGER_COLUMN_COUNT = 18 };
+struct twin_ledger_run;
+/* A row of these columns as a record, whose texts are the row's. */
+struct twin_ledger_run tw_ledger_run_of(const struct tw_db_value *row);
+
 /* Brings a database to schema version upto (TWIN_LEDGER_SCHEMA but in tests) in one transaction;
  * one that is there already is left as it is. TWIN_EVERSION: it is of a newer twinrun. */
 int tw_schema_migrate(struct tw_db *db, int upto, struct twin_error *err);

@@ -154,7 +154,8 @@ static const struct tw_db_ops ops = {close_sqlite,    begin_sqlite, commit_sqlit
 
 /* Limits and protections, then WAL mode. synchronous = NORMAL: a power failure may lose the last
  * records, which can be had from the run folders again, and never damages the file. 64 MiB: most
- * bytes of one value. */
+ * bytes of one value. Small pages: an empty table or index takes one, twice over while it is in the
+ * journal, and the user's limit on file sizes (ulimit -f) holds for a ledger, too. */
 static int settings(struct sqlite *s, struct twin_error *err)
 {
     sqlite3_busy_timeout(s->handle, WAIT_MS);
@@ -162,7 +163,11 @@ static int settings(struct sqlite *s, struct twin_error *err)
     sqlite3_db_config(s->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(s->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_limit(s->handle, SQLITE_LIMIT_LENGTH, 64 << 20);
-    int rc = TWIN_EBUSY;
+    /* of a file that is there already nothing changes */
+    int rc = run_sqlite(&s->db, "PRAGMA page_size = 1024", NULL, 0, NULL, NULL, err);
+    if (rc != 0)
+        return rc;
+    rc = TWIN_EBUSY;
     struct twin_error last = TWIN_ERROR_INIT;
     /* Where two processes switch a new file to WAL at once, one is told "locked" without being made
      * to wait. */

@@ -24,11 +24,6 @@ struct twin_ledger {
     bool together; /* between begin and end */
 };
 
-/* The columns of a run, in the order in which run_row() reads them. */
-#define COLUMNS                                                                                \
-    "id, version, recorded_ns, home, name, label, command, host, state, exit_code, start_ns, " \
-    "wall_s, steps, records, dropped, gone, data_root, argv"
-
 bool twin_ledger_off(const char *url)
 {
     url = url ? url : getenv("TWINRUN_LEDGER");
@@ -87,17 +82,22 @@ bool twin_ledger_is_new(const struct twin_ledger *l)
     return l->db->fresh;
 }
 
+struct tw_db *tw_ledger_db(struct twin_ledger *l)
+{
+    return l->db;
+}
+
 /* ---- writing */
 
 /* A put by itself is a transaction; between twin_ledger_begin and _end it is part of that one. */
-static int begin_put(struct twin_ledger *l, struct twin_error *err)
+int tw_ledger_begin_put(struct twin_ledger *l, struct twin_error *err)
 {
     return l->together ? 0 : l->db->ops->begin(l->db, err);
 }
 
 /* Ends the transaction of a put: commits when rc is 0, takes all back otherwise. Returns rc, or the
  * error of the commit. */
-static int finish_put(struct twin_ledger *l, int rc, struct twin_error *err)
+int tw_ledger_finish_put(struct twin_ledger *l, int rc, struct twin_error *err)
 {
     if (l->together)
         return rc;
@@ -110,7 +110,7 @@ static int finish_put(struct twin_ledger *l, int rc, struct twin_error *err)
 
 int twin_ledger_begin(struct twin_ledger *l, struct twin_error *err)
 {
-    int rc = begin_put(l, err);
+    int rc = tw_ledger_begin_put(l, err);
     l->together = rc == 0;
     return rc;
 }
@@ -124,16 +124,7 @@ int twin_ledger_end(struct twin_ledger *l, bool keep, struct twin_error *err)
     return rc;
 }
 
-/* Copies of the texts of one statement, which live until it has run: databases hold text, so other
- * bytes become \xNN. failed: there was no memory, or more texts than there is room for. */
-struct texts {
-    char *s[16];
-    size_t n;
-    bool failed;
-};
-
-/* A copy of s as a database can hold it; NULL becomes "". Owned by t. */
-static const char *keep_text(struct texts *t, const char *s)
+const char *tw_ledger_text(struct tw_ledger_texts *t, const char *s)
 {
     char *safe = s && *s ? tw_printable_again(s, strlen(s)) : tw_strdup("");
     if (!safe || t->n == sizeof t->s / sizeof t->s[0]) {
@@ -145,9 +136,7 @@ static const char *keep_text(struct texts *t, const char *s)
     return safe;
 }
 
-/* Frees the copies. TWIN_ENOMEM when one of them could not be made: then the statement must not
- * have been run. */
-static int free_texts(struct texts *t, struct twin_error *err)
+int tw_ledger_texts_free(struct tw_ledger_texts *t, struct twin_error *err)
 {
     for (size_t i = 0; i < t->n; i++)
         tw_free(t->s[i]);
@@ -158,11 +147,11 @@ static int free_texts(struct texts *t, struct twin_error *err)
 static int put_artifact(struct twin_ledger *l, const char *run,
                         const struct twin_ledger_artifact *a, struct twin_error *err)
 {
-    struct texts t = {0};
+    struct tw_ledger_texts t = {0};
     struct tw_db_value v[] = {TW_TEXT(run),
-                              TW_TEXT(keep_text(&t, a->path)),
-                              TW_TEXT(keep_text(&t, a->sha256)),
-                              TW_TEXT(keep_text(&t, a->kind)),
+                              TW_TEXT(tw_ledger_text(&t, a->path)),
+                              TW_TEXT(tw_ledger_text(&t, a->sha256)),
+                              TW_TEXT(tw_ledger_text(&t, a->kind)),
                               TW_INT(a->bytes),
                               TW_INT(tw_realtime_ns())};
     int rc =
@@ -174,7 +163,7 @@ static int put_artifact(struct twin_ledger *l, const char *run,
                   "$1, $2, $3, $4, CAST($5 AS BIGINT), CAST($6 AS BIGINT) WHERE NOT EXISTS (SELECT "
                   "1 FROM artifacts WHERE run_id = $1 AND path = $2 AND sha256 = $3)",
                   v, 6, NULL, NULL, err);
-    int oom = free_texts(&t, err);
+    int oom = tw_ledger_texts_free(&t, err);
     return rc ? rc : oom;
 }
 
@@ -184,16 +173,16 @@ static int put_artifact(struct twin_ledger *l, const char *run,
 static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r,
                        struct twin_error *err)
 {
-    struct texts t = {0};
+    struct tw_ledger_texts t = {0};
     struct tw_db_value v[] = {
-        TW_TEXT(keep_text(&t, r->id)),
+        TW_TEXT(tw_ledger_text(&t, r->id)),
         TW_INT(tw_realtime_ns()),
-        TW_TEXT(keep_text(&t, r->home)),
-        TW_TEXT(keep_text(&t, r->name)),
-        TW_TEXT(keep_text(&t, r->label)),
-        TW_TEXT(keep_text(&t, r->command)),
-        TW_TEXT(keep_text(&t, r->host)),
-        TW_TEXT(keep_text(&t, r->state)),
+        TW_TEXT(tw_ledger_text(&t, r->home)),
+        TW_TEXT(tw_ledger_text(&t, r->name)),
+        TW_TEXT(tw_ledger_text(&t, r->label)),
+        TW_TEXT(tw_ledger_text(&t, r->command)),
+        TW_TEXT(tw_ledger_text(&t, r->host)),
+        TW_TEXT(tw_ledger_text(&t, r->state)),
         TW_INT(r->exit_code),
         TW_INT(r->start_ns),
         TW_REAL(r->wall_s),
@@ -201,8 +190,8 @@ static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r,
         TW_INT(r->records),
         TW_INT(r->dropped),
         TW_INT(r->gone),
-        TW_TEXT(keep_text(&t, r->data_root)),
-        TW_TEXT(keep_text(&t, r->argv)),
+        TW_TEXT(tw_ledger_text(&t, r->data_root)),
+        TW_TEXT(tw_ledger_text(&t, r->argv)),
     };
     int rc = t.failed
                  ? 0
@@ -219,67 +208,20 @@ static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r,
                        "NOT EXISTS (SELECT 1 FROM runs_now WHERE id = $1 AND home = $3 AND name = "
                        "$4 AND state = $8 AND exit_code = $9 AND records = $13 AND gone = $15)",
                        v, sizeof v / sizeof v[0], NULL, NULL, err);
-    int oom = free_texts(&t, err);
+    int oom = tw_ledger_texts_free(&t, err);
     return rc ? rc : oom;
 }
 
 int twin_ledger_put_run(struct twin_ledger *l, const struct twin_ledger_run *r,
                         const struct twin_ledger_artifact *a, size_t count, struct twin_error *err)
 {
-    int rc = begin_put(l, err);
+    int rc = tw_ledger_begin_put(l, err);
     if (rc != 0)
         return rc;
     rc = put_version(l, r, err);
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = put_artifact(l, r->id, &a[i], err);
-    return finish_put(l, rc, err);
-}
-
-/* Counts rows; user is a size_t. */
-static int count_row(void *user, const struct tw_db_value *row, size_t n)
-{
-    (void)row;
-    (void)n;
-    ++*(size_t *)user;
-    return 0;
-}
-
-/* The comparison, then a row for each of its runs. An id that is there already means that all of it
- * is there, since it was one transaction. */
-int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_comparison *c,
-                               struct twin_error *err)
-{
-    struct texts t = {0};
-    size_t there = 0;
-    int rc = begin_put(l, err);
-    if (rc != 0)
-        return rc;
-    rc = l->db->ops->run(l->db, "SELECT id FROM comparisons WHERE id = $1", &TW_TEXT(c->id), 1,
-                         count_row, &there, err);
-    struct tw_db_value v[] = {TW_TEXT(keep_text(&t, c->id)),
-                              TW_INT(tw_realtime_ns()),
-                              TW_INT(c->time_ns),
-                              TW_TEXT(keep_text(&t, c->verb)),
-                              TW_TEXT(keep_text(&t, c->command)),
-                              TW_TEXT(keep_text(&t, c->outcome)),
-                              TW_TEXT(keep_text(&t, c->first)),
-                              TW_INT(c->first_step),
-                              TW_TEXT(keep_text(&t, c->cause))};
-    if (rc == 0 && !there && !t.failed)
-        rc = l->db->ops->run(l->db,
-                             "INSERT INTO comparisons (id, recorded_ns, time_ns, verb, command, "
-                             "outcome, first, first_step, cause) VALUES ($1, CAST($2 AS BIGINT), "
-                             "CAST($3 AS BIGINT), $4, $5, $6, $7, CAST($8 AS BIGINT), $9)",
-                             v, sizeof v / sizeof v[0], NULL, NULL, err);
-    for (size_t i = 0; rc == 0 && !there && i < c->run_count; i++) {
-        struct tw_db_value row[] = {TW_TEXT(c->id), TW_INT(i), TW_TEXT(c->run_id[i])};
-        rc = l->db->ops->run(l->db,
-                             "INSERT INTO compared (comparison_id, place, run_id) VALUES ($1, "
-                             "CAST($2 AS BIGINT), $3)",
-                             row, 3, NULL, NULL, err);
-    }
-    int oom = free_texts(&t, err);
-    return finish_put(l, rc ? rc : oom, err);
+    return tw_ledger_finish_put(l, rc, err);
 }
 
 /* ---- reading */
@@ -292,14 +234,10 @@ struct run_walk {
     const struct twin_ledger_filter *f;
 };
 
-/* A row as a record. SQLite gives a whole number where a double has no fraction, so wall_s may be
- * either. */
-static int run_row(void *user, const struct tw_db_value *v, size_t n)
+/* SQLite gives a whole number where a double has no fraction, so wall_s may be either. */
+struct twin_ledger_run tw_ledger_run_of(const struct tw_db_value *v)
 {
-    struct run_walk *w = user;
-    if (n < 18)
-        return TWIN_EFORMAT;
-    struct twin_ledger_run r = {
+    return (struct twin_ledger_run){
         .id = v[0].s,
         .version = v[1].i,
         .recorded_ns = v[2].i,
@@ -319,6 +257,14 @@ static int run_row(void *user, const struct tw_db_value *v, size_t n)
         .data_root = v[16].s,
         .argv = v[17].s,
     };
+}
+
+static int run_row(void *user, const struct tw_db_value *v, size_t n)
+{
+    struct run_walk *w = user;
+    if (n < TW_LEDGER_COLUMN_COUNT)
+        return TWIN_EFORMAT;
+    const struct twin_ledger_run r = tw_ledger_run_of(v);
     return w->f && w->f->command && !tw_glob(w->f->command, r.command) ? 0 : w->each(w->user, &r);
 }
 
@@ -348,7 +294,7 @@ int twin_ledger_runs(struct twin_ledger *l, const struct twin_ledger_filter *f,
                               TW_INT(f->limit && !f->command ? f->limit : INT64_MAX)};
     int rc = l->db->ops->run(
         l->db,
-        "SELECT " COLUMNS
+        "SELECT " TW_LEDGER_COLUMNS
         " FROM runs_now r WHERE start_ns >= CAST($1 AS BIGINT) AND (CAST($2 AS TEXT) = '*' OR home "
         "= $2) AND (CAST($3 AS TEXT) = '*' OR state = $3 OR EXISTS (SELECT 1 FROM compared c JOIN "
         "comparisons x ON x.id = c.comparison_id WHERE c.run_id = r.id AND x.outcome = $3)) ORDER "
@@ -362,8 +308,9 @@ int twin_ledger_run(struct twin_ledger *l, const char *id, bool history, twin_le
 {
     struct run_walk w = {each, user, NULL};
     return l->db->ops->run(l->db,
-                           history ? "SELECT " COLUMNS " FROM runs WHERE id = $1 ORDER BY version"
-                                   : "SELECT " COLUMNS " FROM runs_now WHERE id = $1",
+                           history ? "SELECT " TW_LEDGER_COLUMNS
+                                     " FROM runs WHERE id = $1 ORDER BY version"
+                                   : "SELECT " TW_LEDGER_COLUMNS " FROM runs_now WHERE id = $1",
                            &TW_TEXT(id), 1, run_row, &w, err);
 }
 
@@ -393,115 +340,12 @@ int twin_ledger_artifacts(struct twin_ledger *l, const char *run_id, twin_ledger
                            &TW_TEXT(run_id), 1, artifact_row, &w, err);
 }
 
-/* A comparison comes as several rows, one for each of its runs, one behind the other. They are
- * gathered in c, which is handed on when the next comparison begins. text: what c's strings point
- * to; runs: the run ids so far, with room for `room`. */
-struct comparison_walk {
-    twin_ledger_comparison_fn *each;
-    void *user;
-    struct twin_ledger_comparison c;
-    char *text[6];
-    const char **runs;
-    size_t room;
-    bool oom;
-};
-
-/* Frees the comparison that was gathered; the array of runs is kept for the next one. */
-static void forget_comparison(struct comparison_walk *w)
-{
-    for (size_t i = 0; i < 6; i++)
-        tw_free(w->text[i]);
-    for (size_t i = 0; i < w->c.run_count; i++)
-        tw_free((char *)(uintptr_t)w->runs[i]);
-    memset(w->text, 0, sizeof w->text);
-    w->c = (struct twin_ledger_comparison){0};
-}
-
-/* Hands the gathered comparison on, if there is one, and forgets it. Returns what the caller's
- * function returned. */
-static int hand_out(struct comparison_walk *w)
-{
-    int rc = 0;
-    if (w->c.id) {
-        w->c.run_id = w->runs;
-        rc = w->each(w->user, &w->c);
-    }
-    forget_comparison(w);
-    return rc;
-}
-
-/* One row: begins a new comparison when its id is another one than that of the row before, then
- * adds its run. Returns what the caller's function returned for the comparison before, or
- * TWIN_ENOMEM. */
-static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
-{
-    struct comparison_walk *w = user;
-    int rc = 0;
-    if (n < 9)
-        return TWIN_EFORMAT;
-    if (!w->c.id || strcmp(w->c.id, v[0].s) != 0) {
-        rc = hand_out(w);
-        /* the columns of id, verb, command, outcome, first, cause */
-        static const int column[6] = {0, 2, 3, 4, 5, 7};
-        for (int i = 0; i < 6; i++)
-            w->oom |= !(w->text[i] = tw_strdup(v[column[i]].s));
-        if (rc || w->oom)
-            return rc ? rc : TWIN_ENOMEM;
-        w->c = (struct twin_ledger_comparison){.id = w->text[0],
-                                               .time_ns = v[1].i,
-                                               .verb = w->text[1],
-                                               .command = w->text[2],
-                                               .outcome = w->text[3],
-                                               .first = w->text[4],
-                                               .first_step = v[6].i,
-                                               .cause = w->text[5]};
-    }
-    /* a comparison without runs has one row, with no run in it */
-    if (v[8].type == TW_DB_NULL)
-        return 0;
-    if (w->c.run_count == w->room) {
-        size_t room = w->room ? 2 * w->room : 8;
-        const char **grown = tw_reallocarray(w->runs, room, sizeof *grown);
-        if (!grown)
-            return TWIN_ENOMEM;
-        w->runs = grown;
-        w->room = room;
-    }
-    if (!(w->runs[w->c.run_count] = tw_strdup(v[8].s)))
-        return TWIN_ENOMEM;
-    w->c.run_count++;
-    return 0;
-}
-
-/* LEFT JOIN: a comparison without runs has a row, too. The last one is handed out behind the
- * walk. */
-int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const char *command,
-                            twin_ledger_comparison_fn *each, void *user, struct twin_error *err)
-{
-    struct comparison_walk w = {.each = each, .user = user};
-    const char *of_run = run_id ? run_id : "";
-    const char *of_command = command ? command : "";
-    struct tw_db_value v[] = {TW_TEXT(of_run), TW_TEXT(of_command)};
-    int rc = l->db->ops->run(
-        l->db,
-        "SELECT x.id, x.time_ns, x.verb, x.command, x.outcome, x.first, x.first_step, x.cause, "
-        "c.run_id FROM comparisons x LEFT JOIN compared c ON c.comparison_id = x.id WHERE (CAST($1 "
-        "AS TEXT) = '' OR EXISTS (SELECT 1 FROM compared y WHERE y.comparison_id = x.id AND "
-        "y.run_id = $1)) AND (CAST($2 AS TEXT) = '' OR x.command = $2) ORDER BY x.time_ns DESC, "
-        "x.id, c.place",
-        v, 2, comparison_row, &w, err);
-    rc = rc ? rc : hand_out(&w);
-    forget_comparison(&w);
-    tw_free(w.runs);
-    return rc == TWIN_ENOMEM ? tw_no_memory(err, "reading the ledger") : rc;
-}
-
 static int take_counts(void *user, const struct tw_db_value *v, size_t n)
 {
     struct twin_ledger_counts *c = user;
-    if (n >= 4)
+    if (n >= 5)
         *c = (struct twin_ledger_counts){(uint64_t)v[0].i, (uint64_t)v[1].i, (uint64_t)v[2].i,
-                                         (uint64_t)v[3].i};
+                                         (uint64_t)v[3].i, (uint64_t)v[4].i};
     return 0;
 }
 
@@ -510,6 +354,7 @@ int twin_ledger_count(struct twin_ledger *l, struct twin_ledger_counts *out, str
     return l->db->ops->run(
         l->db,
         "SELECT (SELECT COUNT(*) FROM runs WHERE version = 1), (SELECT COUNT(*) FROM runs), "
-        "(SELECT COUNT(*) FROM comparisons), (SELECT COUNT(*) FROM artifacts)",
+        "(SELECT COUNT(*) FROM comparisons), (SELECT COUNT(*) FROM artifacts), (SELECT COUNT(*) "
+        "FROM events)",
         NULL, 0, take_counts, out, err);
 }

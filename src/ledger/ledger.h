@@ -19,7 +19,7 @@
 
 struct twin_ledger;
 
-#define TWIN_LEDGER_SCHEMA 2
+#define TWIN_LEDGER_SCHEMA 3
 
 /* url: "postgresql://..." or "postgres://..."; NULL: the value of $TWINRUN_LEDGER, else
  * <home>/ledger.db. "none": TWIN_EUNSUPPORTED, as for a database that this build has no library
@@ -57,6 +57,25 @@ struct twin_ledger_artifact {
     uint64_t bytes;
 };
 
+/* What became of one run of a comparison, and of the checkpoints that it has in common with the
+ * reference. */
+enum twin_ledger_agreed {
+    TWIN_AGREED_NOT_SAID, /* written by an older twinrun, or not a repeat */
+    TWIN_AGREED,          /* with the reference: same, or within the tolerance */
+    TWIN_AGREED_NOT,
+    TWIN_AGREED_UNKNOWN /* not enough was seen */
+};
+const char *twin_agreed_name(enum twin_ledger_agreed a); /* ""|agrees|differs|unknown */
+
+/* NULL, or a word that this program does not know, of a newer one: TWIN_AGREED_NOT_SAID. */
+enum twin_ledger_agreed twin_agreed_of(const char *name);
+
+struct twin_ledger_checkpoints {
+    int64_t compared; /* names that both wrote; -1: not said */
+    int64_t same, unknown;
+    int64_t missing; /* written by one of the two only */
+};
+
 struct twin_ledger_comparison {
     const char *id; /* 32 hex digits, made once */
     int64_t time_ns;
@@ -66,8 +85,36 @@ struct twin_ledger_comparison {
     const char *first;  /* the first divergence in one line; "" */
     int64_t first_step; /* -1: none */
     const char *cause;  /* of isolate: factors, comma-separated; "" */
+    const char *layer;  /* of the first divergence, one of twelve words; "" */
+    bool repeats;       /* its runs are one job on the same inputs, made again */
+    struct twin_ledger_checkpoints checkpoints;
     const char *const *run_id;
+    /* beside run_id; NULL: of none it is said */
+    const enum twin_ledger_agreed *agreed;
     size_t run_count; /* the reference first */
+};
+
+/* What is known of a run besides how it went; written once. Texts as in twin_ledger_run. */
+struct twin_ledger_facts {
+    const char *run_id;
+    const char *project, *family, *contributor, *sweep;
+    /* what it was made from: code, command, configuration, data; "": not known. Equal texts: equal
+     * inputs */
+    const char *inputs;
+    bool ci;
+    int64_t snapshots;        /* data that matched their snapshots at the start; -1: not known */
+    int64_t deterministic;    /* was it meant to be? 1, 0; -1: not known */
+    int64_t nondeterministic; /* calls of operations that PyTorch lists as such; -1: not known */
+    double loss;              /* the last one recorded; NaN: none */
+};
+/* Something that happened once and is no comparison. kind, outcome: "snapshot" match|mismatch;
+ * "audit" pass|fail, one for each area, which is the subject; "artifact" verified|failed|unsigned;
+ * "rollback" and "drill" restored|failed. */
+struct twin_ledger_event {
+    const char *id; /* 32 hex digits, made once */
+    int64_t time_ns;
+    const char *kind, *outcome, *subject;
+    const char *project, *family, *contributor, *run_id;
 };
 
 /* One transaction: the run's next version with its artifacts. Nothing is written when the newest
@@ -77,6 +124,11 @@ int twin_ledger_put_run(struct twin_ledger *l, const struct twin_ledger_run *r,
 /* A comparison is written once: its id is there already: 0, and nothing changes. */
 int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_comparison *c,
                                struct twin_error *err);
+/* Facts and events are written once, too. */
+int twin_ledger_put_facts(struct twin_ledger *l, const struct twin_ledger_facts *f,
+                          struct twin_error *err);
+int twin_ledger_put_event(struct twin_ledger *l, const struct twin_ledger_event *e,
+                          struct twin_error *err);
 /* Many puts as one transaction: faster. Until the end others wait. */
 int twin_ledger_begin(struct twin_ledger *l, struct twin_error *err);
 int twin_ledger_end(struct twin_ledger *l, bool keep, struct twin_error *err);
@@ -103,9 +155,23 @@ int twin_ledger_artifacts(struct twin_ledger *l, const char *run_id, twin_ledger
 /* Newest first. run_id NULL: all; command NULL: any, else exactly this one. */
 int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const char *command,
                             twin_ledger_comparison_fn *each, void *user, struct twin_error *err);
+/* A run with its facts, NULL where there are none: recorded by an older twinrun, folder gone. */
+typedef int twin_ledger_history_fn(void *user, const struct twin_ledger_run *r,
+                                   const struct twin_ledger_facts *f);
+/* Runs that began at since_ns or later, in no order. home NULL: any. */
+int twin_ledger_history(struct twin_ledger *l, const char *home, int64_t since_ns,
+                        twin_ledger_history_fn *each, void *user, struct twin_error *err);
+/* Comparisons made at since_ns or later, newest first, as twin_ledger_comparisons. */
+int twin_ledger_comparisons_since(struct twin_ledger *l, int64_t since_ns,
+                                  twin_ledger_comparison_fn *each, void *user,
+                                  struct twin_error *err);
+/* Events at since_ns or later, the oldest first. */
+typedef int twin_ledger_event_fn(void *user, const struct twin_ledger_event *e);
+int twin_ledger_events(struct twin_ledger *l, int64_t since_ns, twin_ledger_event_fn *each,
+                       void *user, struct twin_error *err);
 /* Numbers of records: of runs (newest versions), of all versions, of comparisons. */
 struct twin_ledger_counts {
-    uint64_t runs, versions, comparisons, artifacts;
+    uint64_t runs, versions, comparisons, artifacts, events;
 };
 int twin_ledger_count(struct twin_ledger *l, struct twin_ledger_counts *out,
                       struct twin_error *err);

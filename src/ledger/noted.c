@@ -24,7 +24,7 @@ char *tw_ledger_home(const char *home, const char *url)
     return name;
 }
 
-static int new_id(char id[33], struct twin_error *err)
+int tw_ledger_new_id(char id[33], struct twin_error *err)
 {
     unsigned char bytes[16];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
@@ -89,11 +89,40 @@ static int put_runs(struct twin_ledger *l, const struct tw_noted *n,
     return rc;
 }
 
+/* Were the runs the same job, made again? Not where they are arms or were made to start alike.
+ * Whether they had the same inputs, facts of the runs say. */
+static bool repeats(const struct tw_noted *n)
+{
+    if (!n->verdict || n->arms || n->verdict->transplant || n->verdict->against)
+        return false;
+    for (size_t i = 1; i < n->count; i++) {
+        const struct twin_run *a = n->runs[0], *b = n->runs[i];
+        if (a->argc != b->argc)
+            return false;
+        for (size_t k = 0; k < a->argc; k++)
+            if (strcmp(a->argv[k], b->argv[k]) != 0)
+                return false;
+    }
+    return n->count > 1;
+}
+
+/* What the verdict says of each run, and of their checkpoints. */
+static void describe_agreement(const struct tw_noted *n, enum twin_ledger_agreed *agreed,
+                               struct twin_ledger_comparison *c)
+{
+    c->checkpoints = (struct twin_ledger_checkpoints){.compared = -1};
+    c->repeats = repeats(n);
+    if (!n->verdict)
+        return;
+    tw_agreed_of(n->verdict, n->count, agreed);
+    c->checkpoints = tw_checkpoints_of(n->verdict, n->runs, n->count);
+}
+
 /* Fills c in, whose id and list of runs are the caller's. Of its strings the caller frees command
  * and first. */
 static int describe_comparison(const struct tw_noted *n, const struct twin_redactor *safe,
-                               char id[33], const char **ids, struct twin_ledger_comparison *c,
-                               struct twin_error *err)
+                               char id[33], const char **ids, enum twin_ledger_agreed *agreed,
+                               struct twin_ledger_comparison *c, struct twin_error *err)
 {
     for (size_t i = 0; i < n->count; i++)
         ids[i] = n->runs[i]->id;
@@ -106,12 +135,15 @@ static int describe_comparison(const struct tw_noted *n, const struct twin_redac
         .first = n->first ? first_line(n->first) : tw_strdup(""),
         .first_step = n->first ? (int64_t)n->first->step_a : -1,
         .cause = n->cause,
+        .layer = n->first ? n->first->layer : "",
         .run_id = ids,
+        .agreed = agreed,
         .run_count = n->count,
     };
+    describe_agreement(n, agreed, c);
     if (!c->first || (n->command && !c->command))
         return twin_error_set(err, TWIN_ENOMEM, "out of memory");
-    return new_id(id, err);
+    return tw_ledger_new_id(id, err);
 }
 
 int tw_ledger_write(const struct tw_noted *n, struct twin_error *err)
@@ -123,10 +155,11 @@ int tw_ledger_write(const struct tw_noted *n, struct twin_error *err)
     struct twin_ledger_comparison c = {.id = NULL};
     char id[33];
     const char **ids = tw_calloc(n->count, sizeof *ids);
-    int rc = ids ? twin_redactor_open(n->home, &safe, err)
-                 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
+    enum twin_ledger_agreed *agreed = tw_calloc(n->count, sizeof *agreed);
+    int rc = ids && agreed ? twin_redactor_open(n->home, &safe, err)
+                           : twin_error_set(err, TWIN_ENOMEM, "out of memory");
     if (rc == 0 && n->verb)
-        rc = describe_comparison(n, safe, id, ids, &c, err);
+        rc = describe_comparison(n, safe, id, ids, agreed, &c, err);
     /* The file first: where no ledger can be written, one catches up from it later. */
     if (rc == 0 && n->verb)
         rc = tw_comparison_save(n->home, &c, err);
@@ -140,6 +173,7 @@ int tw_ledger_write(const struct tw_noted *n, struct twin_error *err)
     twin_redactor_close(safe);
     tw_free((char *)(uintptr_t)c.command);
     tw_free((char *)(uintptr_t)c.first);
+    tw_free(agreed);
     tw_free(ids);
     return rc;
 }

@@ -20,7 +20,10 @@ struct tw_noted {
     const char *verb;                      /* "check", "diff", ...; NULL: it only made the runs */
     const char *command, *outcome, *cause; /* as struct twin_ledger_comparison has them */
     const struct twin_finding *first;      /* NULL: no divergence */
-    const struct twin_run *const *runs;    /* the reference first */
+    /* which runs agree, and their checkpoints; NULL: no verdict of these runs alone */
+    const struct twin_verdict *verdict;
+    bool arms; /* the runs are of two jobs, or of one that was started in two ways */
+    const struct twin_run *const *runs; /* the reference first */
     size_t count;
 };
 
@@ -30,6 +33,12 @@ struct tw_noted {
  * redacted first. 0 also when nothing is to be written: no runs, or no ledger is asked for.
  */
 int tw_ledger_write(const struct tw_noted *n, struct twin_error *err);
+
+/* What happened once: kind, outcome, subject, run_id of e count; the rest is filled in here, and to
+ * whom it belongs comes from the environment, as for a run. A file below <home>/events and a
+ * record. Nothing is written where there is no home yet, or no ledger is asked for: 0. */
+int tw_ledger_write_event(const char *home, const char *url, const struct twin_ledger_event *e,
+                          struct twin_error *err);
 
 /* Called with each run that is going on, or that could not be loaded (r NULL, and err says why):
  * such runs are not written. */

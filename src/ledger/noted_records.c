@@ -4,7 +4,6 @@
 
 #include "base.h"
 #include "json_text.h"
-#include "json_load.h"
 #include "run_state.h"
 
 #include <jansson.h>
@@ -16,15 +15,20 @@ static const char SCHEMA[] = "twinrun.comparison/1";
 
 /* ---- runs */
 
-/* What kind of artifact a file is, by its name. */
-static const char *kind_of(const char *path)
+bool tw_is_checkpoint(const char *path)
 {
     static const char *const endings[] = {".pt",  ".pth", ".ckpt",   ".safetensors",
                                           ".npz", ".npy", ".distcp", ".bin"};
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
         if (tw_ends(path, endings[i]))
-            return "checkpoint";
-    return "file";
+            return true;
+    return false;
+}
+
+/* What kind of artifact a file is, by its name. */
+static const char *kind_of(const char *path)
+{
+    return tw_is_checkpoint(path) ? "checkpoint" : "file";
 }
 
 /* The files that the run wrote and whose digest is known: how many were put into a. */
@@ -54,6 +58,7 @@ int tw_ledger_put_folder(struct twin_ledger *l, const char *home, const struct t
     int rc;
     tw_run_totals(run, &t);
     if (a && command && argv) {
+        const bool snapshot = run->data_count > 0;
         const struct twin_ledger_run row = {
             .id = run->id,
             .name = tw_base_name(run->dir),
@@ -69,8 +74,11 @@ int tw_ledger_put_folder(struct twin_ledger *l, const char *home, const struct t
             .steps = t.steps,
             .records = t.records,
             .dropped = t.dropped,
+            .data_root = snapshot ? run->data[0].root : "",
         };
         rc = twin_ledger_put_run(l, &row, a, artifacts_of(run, a), err);
+        if (rc == 0)
+            rc = tw_ledger_put_facts_of(l, run, err);
     } else {
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
     }
@@ -84,18 +92,29 @@ int tw_ledger_put_folder(struct twin_ledger *l, const char *home, const struct t
 
 /* ---- comparisons */
 
+static json_t *checkpoints_json(const struct twin_ledger_checkpoints *k)
+{
+    return json_pack("{s:I, s:I, s:I, s:I}", "compared", (json_int_t)k->compared, "same",
+                     (json_int_t)k->same, "unknown", (json_int_t)k->unknown, "missing",
+                     (json_int_t)k->missing);
+}
+
 int tw_comparison_save(const char *home, const struct twin_ledger_comparison *c,
                        struct twin_error *err)
 {
-    json_t *runs = json_array();
-    for (size_t i = 0; i < c->run_count; i++)
+    json_t *runs = json_array(), *agreed = json_array();
+    for (size_t i = 0; i < c->run_count; i++) {
         json_array_append_new(runs, json_string(c->run_id[i]));
-    json_t *j = json_pack("{s:s, s:s, s:I, s:s, s:o, s:s, s:o, s:I, s:o, s:o}", "schema", SCHEMA,
-                          "id", c->id, "time_ns", (json_int_t)c->time_ns, "verb", c->verb,
-                          "command", tw_json_text(c->command ? c->command : ""), "outcome",
+        json_array_append_new(agreed, json_string(twin_agreed_name(c->agreed ? c->agreed[i] : 0)));
+    }
+    json_t *j = json_pack("{s:s, s:s, s:I, s:s, s:o, s:s, s:o, s:I, s:o, s:s, s:b, s:o, s:o, s:o}",
+                          "schema", SCHEMA, "id", c->id, "time_ns", (json_int_t)c->time_ns, "verb",
+                          c->verb, "command", tw_json_text(c->command ? c->command : ""), "outcome",
                           c->outcome, "first", tw_json_text(c->first), "first_step",
                           (json_int_t)c->first_step, "cause",
-                          tw_json_text(c->cause ? c->cause : ""), "runs", runs);
+                          tw_json_text(c->cause ? c->cause : ""), "layer", c->layer ? c->layer : "",
+                          "repeats", c->repeats, "checkpoints", checkpoints_json(&c->checkpoints),
+                          "runs", runs, "agreed", agreed);
     char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
     char *dir = tw_path_join(home, "comparisons");
     char *path = dir ? tw_printf("%s/%s.json", dir, c->id) : NULL;
@@ -119,13 +138,23 @@ static bool is_comparison(const json_t *j, const char *file_name)
     return schema && id && strcmp(schema, SCHEMA) == 0 && tw_starts(file_name, id);
 }
 
-/* The object as a record; ids: room for the list of runs. */
-static struct twin_ledger_comparison comparison_of(const json_t *j, const char **ids)
+/* A number of the object, or -1 where an older twinrun wrote none. */
+static int64_t number_or_none(const json_t *o, const char *key)
 {
-    const json_t *list = json_object_get(j, "runs");
+    const json_t *v = json_object_get(o, key);
+    return json_is_integer(v) ? json_integer_value(v) : -1;
+}
+
+/* The object as a record; ids, agreed: room for the list of runs. */
+static struct twin_ledger_comparison comparison_of(const json_t *j, const char **ids,
+                                                   enum twin_ledger_agreed *agreed)
+{
+    const json_t *list = json_object_get(j, "runs"), *words = json_object_get(j, "agreed");
+    const json_t *k = json_object_get(j, "checkpoints");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *id = json_string_value(json_array_get(list, i));
         ids[i] = id ? id : "";
+        agreed[i] = twin_agreed_of(json_string_value(json_array_get(words, i)));
     }
     return (struct twin_ledger_comparison){
         .id = json_string_value(json_object_get(j, "id")),
@@ -136,7 +165,12 @@ static struct twin_ledger_comparison comparison_of(const json_t *j, const char *
         .first = json_string_value(json_object_get(j, "first")),
         .first_step = json_integer_value(json_object_get(j, "first_step")),
         .cause = json_string_value(json_object_get(j, "cause")),
+        .layer = json_string_value(json_object_get(j, "layer")),
+        .repeats = json_is_true(json_object_get(j, "repeats")),
+        .checkpoints = {number_or_none(k, "compared"), number_or_none(k, "same"),
+                        number_or_none(k, "unknown"), number_or_none(k, "missing")},
         .run_id = ids,
+        .agreed = agreed,
         .run_count = json_array_size(list),
     };
 }
@@ -144,20 +178,17 @@ static struct twin_ledger_comparison comparison_of(const json_t *j, const char *
 int tw_comparison_put_file(struct twin_ledger *l, const char *dir, const char *name,
                            struct twin_error *err)
 {
-    char *path = tw_path_join(dir, name), *text = NULL;
-    size_t n = 0;
-    json_t *j = path && tw_read_file(path, COMPARISON_BYTES, &text, &n, NULL) == 0
-                    ? tw_json_load(text, n, JSON_REJECT_DUPLICATES, NULL)
-                    : NULL;
-    const char **ids = tw_calloc(json_array_size(json_object_get(j, "runs")) + 1, sizeof *ids);
+    json_t *j = tw_noted_load(dir, name, COMPARISON_BYTES);
+    const size_t room = json_array_size(json_object_get(j, "runs")) + 1;
+    const char **ids = tw_calloc(room, sizeof *ids);
+    enum twin_ledger_agreed *agreed = tw_calloc(room, sizeof *agreed);
     int rc = 0;
-    if (ids && is_comparison(j, name)) {
-        const struct twin_ledger_comparison row = comparison_of(j, ids);
+    if (ids && agreed && is_comparison(j, name)) {
+        const struct twin_ledger_comparison row = comparison_of(j, ids, agreed);
         rc = twin_ledger_put_comparison(l, &row, err);
     }
+    tw_free(agreed);
     tw_free(ids);
     json_decref(j);
-    tw_free(text);
-    tw_free(path);
     return rc;
 }

@@ -47,8 +47,29 @@ static const char *const version_2[] = {
     "x.id = r.id AND x.version > r.version)",
     NULL,
 };
+/* Adds what service levels are computed from (docs/slo.md): facts of a run, events, and of a
+ * comparison whether it repeated a job, which of its runs agreed and which of their checkpoints.
+ * Facts are a table of their own: a run's versions say how it went, its facts never change. */
+static const char *const version_3[] = {
+    "CREATE TABLE facts (run_id TEXT NOT NULL PRIMARY KEY, recorded_ns BIGINT NOT NULL, project "
+    "TEXT NOT NULL, family TEXT NOT NULL, contributor TEXT NOT NULL, sweep TEXT NOT NULL, inputs "
+    "TEXT NOT NULL, ci BIGINT NOT NULL, snapshots BIGINT NOT NULL, deterministic BIGINT NOT NULL, "
+    "nondeterministic BIGINT NOT NULL, loss DOUBLE PRECISION)",
+    "CREATE TABLE events (id TEXT NOT NULL PRIMARY KEY, recorded_ns BIGINT NOT NULL, time_ns "
+    "BIGINT NOT NULL, kind TEXT NOT NULL, outcome TEXT NOT NULL, subject TEXT NOT NULL, project "
+    "TEXT NOT NULL, family TEXT NOT NULL, contributor TEXT NOT NULL, run_id TEXT NOT NULL)",
+    "CREATE INDEX events_by_time ON events (time_ns)",
+    "ALTER TABLE comparisons ADD COLUMN layer TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE comparisons ADD COLUMN repeats BIGINT NOT NULL DEFAULT -1",
+    "ALTER TABLE comparisons ADD COLUMN checkpoints BIGINT NOT NULL DEFAULT -1",
+    "ALTER TABLE comparisons ADD COLUMN checkpoints_same BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE comparisons ADD COLUMN checkpoints_unknown BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE comparisons ADD COLUMN checkpoints_missing BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE compared ADD COLUMN agreed TEXT NOT NULL DEFAULT ''",
+    NULL,
+};
 /* Statements that lead to version i + 1; each list ends in NULL. */
-static const char *const *const versions[TWIN_LEDGER_SCHEMA] = {version_1, version_2};
+static const char *const *const versions[TWIN_LEDGER_SCHEMA] = {version_1, version_2, version_3};
 
 /* The one number of a result; no value: 0. */
 static int take_number(void *user, const struct tw_db_value *row, size_t n)

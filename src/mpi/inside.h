@@ -59,9 +59,9 @@ struct tw_comm {
 /* 0, or an error that is set in r->err; sets r->next, NULL at the end */
 typedef int tw_step(struct tw_reduction *r);
 
-/* One chunk's integers on their way. */
+/* One chunk on its way: integers of 64 bits (SUM), or room for as many (OWNERS). */
 struct tw_slot {
-    int64_t *integers; /* my contributions' sum, part after part */
+    int64_t *integers; /* my contributions' sum, part after part; OWNERS: packed */
     int64_t *received; /* OWNERS: my part, from each other rank. SUM: the sum */
     MPI_Request *requests;
     int count;
@@ -88,12 +88,13 @@ struct tw_reduction {
     int64_t *bounds;
     enum twin_reduce_way way;
     struct tw_header mine, all;
-    unsigned char *exponents;
-    unsigned char *specials; /* only in runs with NaN or infinities */
+    unsigned char *exponents; /* of each block; behind them, but for SUM, their depths */
+    unsigned char *specials;  /* only in runs with NaN or infinities */
     int64_t specials_count;
     int short_of_memory, anyone_short;
     char *slices;       /* DIRECT: my part from every other rank */
-    const void **parts; /* DIRECT: where each rank's is */
+    const void **parts; /* where each rank's is */
+    const void **held;  /* where each of my contributions is, from some element on */
     char *segment;      /* of a reduce-scatter: my part of the result; else NULL */
     MPI_Request *requests;
     struct tw_slot slot[TW_SLOTS];

@@ -133,8 +133,11 @@ static int take_all(struct tw_reduction *r)
     const int ranks = r->on->ranks;
     const int64_t part = tw_high(r, r->on->rank) - tw_low(r, r->on->rank);
     const int64_t integers = by_sum(r) ? r->wide : r->wide * ranks;
-    if (!(r->exponents = take_memory(r, r->blocks, 2)) ||
-        !(r->requests = take_memory(r, 2 * ranks, sizeof(MPI_Request))))
+    /* two lists of them; each rank's part of what is summed, and each of my contributions */
+    if (!(r->exponents = take_memory(r, r->blocks, 2 * 2)) ||
+        !(r->requests = take_memory(r, 2 * ranks, sizeof(MPI_Request))) ||
+        !(r->parts = take_memory(r, ranks, sizeof *r->parts)) ||
+        !(r->held = take_memory(r, r->what.contributions, sizeof *r->held)))
         return TWIN_ENOMEM;
     for (int s = 0; s < TW_SLOTS; s++)
         if (!(r->slot[s].integers = take_memory(r, integers, sizeof(int64_t))) ||
@@ -144,8 +147,7 @@ static int take_all(struct tw_reduction *r)
     if (r->what.counts && !(r->segment = take_memory(r, part, r->size)))
         return TWIN_ENOMEM;
     if (r->what.contributions == 1 && r->what.total == ranks && r->what.way <= TWIN_WAY_DIRECT)
-        if (!(r->slices = take_memory(r, part * (ranks - 1), r->size)) ||
-            !(r->parts = take_memory(r, ranks, sizeof *r->parts)))
+        if (!(r->slices = take_memory(r, part * (ranks - 1), r->size)))
             return TWIN_ENOMEM;
     return 0;
 }
@@ -197,6 +199,7 @@ void tw_reduction_release(struct tw_reduction *r)
     free(r->specials);
     free(r->slices);
     free(r->parts);
+    free(r->held);
     free(r->segment);
     free(r->requests);
     for (int s = 0; s < TW_SLOTS; s++) {

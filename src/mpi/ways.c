@@ -5,8 +5,10 @@
  *
  * - DIRECT, one contribution from each rank: each sends the owner of a part its numbers as they
  *   are; the owner sums and rounds.
- * - OWNERS, any number of contributions: all agree on the exponents of the blocks; each adds up its
- *   own contributions as integers and sends them to the owners, chunk by chunk.
+ * - OWNERS, any number of contributions: all agree on the exponents and depths of the blocks; each
+ *   adds up its own contributions and sends the sums to the owners, as integers of as few bytes as
+ *   hold them (struct twin_fixed_wire), chunk by chunk. With one contribution from each rank these
+ *   are what is shortest: they travel as they are, and nothing has to be agreed on.
  * - SUM, for many ranks: as OWNERS, but MPI's own all-reduce adds the integers, and every rank
  *   rounds.
  *
@@ -136,39 +138,48 @@ int tw_begin_direct(struct tw_reduction *r)
 /* ---- any number of contributions: exponents first, then integers, in chunks of which two are
  * under way */
 
-/* My contributions to elements [low, high), added up as integers. low begins a block, so exponents
- * and marks are found by its number. */
-static int quantise(struct tw_reduction *r, int64_t low, int64_t high, int64_t *integers)
+/* The marks of the blocks from element low on, which begins one; NULL: there are none at all. */
+static const void *specials_from(const struct tw_reduction *r, int64_t low)
 {
     const struct twin_reduce *w = &r->what;
-    const int bytes = twin_fixed_exponent_bytes(w->dtype);
-    const int64_t b = low / w->block;
-    memset(integers, 0, (size_t)(high - low) * sizeof *integers);
-    for (int64_t c = 0; c < w->contributions; c++)
-        if (twin_fixed_add(w->dtype, tw_element(r, w->x, c * w->n + low), high - low, w->block,
-                           w->total, r->exponents + b * bytes,
-                           r->specials ? r->specials + twin_fixed_specials_count(w->dtype, w->block,
-                                                                                 r->exponents, b) *
-                                                           bytes
-                                       : NULL,
-                           integers, &r->err) != 0)
-            return r->err.code;
-    return 0;
+    if (!r->specials)
+        return NULL;
+    return r->specials +
+           twin_fixed_specials_count(w->dtype, w->block, r->exponents, low / w->block) *
+               twin_fixed_exponent_bytes(w->dtype);
 }
 
-/* The sums of elements [low, high) as floating-point numbers. */
-static int round_to(struct tw_reduction *r, int64_t low, int64_t high, const int64_t *integers,
-                    char *out)
+static const unsigned char *exponents_from(const struct tw_reduction *r, int64_t low)
+{
+    return r->exponents + low / r->what.block * twin_fixed_exponent_bytes(r->what.dtype);
+}
+
+/* How elements from low on travel to their owner. */
+static struct twin_fixed_wire wire_from(const struct tw_reduction *r, int64_t low)
 {
     const struct twin_reduce *w = &r->what;
-    const int bytes = twin_fixed_exponent_bytes(w->dtype);
-    const int64_t b = low / w->block;
-    return twin_fixed_round(
-        w->dtype, integers, high - low, w->block, w->total, w->divisor, r->exponents + b * bytes,
-        r->specials
-            ? r->specials + twin_fixed_specials_count(w->dtype, w->block, r->exponents, b) * bytes
-            : NULL,
-        out, &r->err);
+    const int64_t list = r->blocks * twin_fixed_exponent_bytes(w->dtype);
+    return (struct twin_fixed_wire){.dtype = w->dtype,
+                                    .block = w->block,
+                                    .total = w->total,
+                                    .most = r->all.most,
+                                    .exponents = exponents_from(r, low),
+                                    .depths = exponents_from(r, low) + list,
+                                    .specials = specials_from(r, low)};
+}
+
+/* OWNERS with one contribution from each rank: numbers travel as they are. */
+static bool as_they_are(const struct tw_reduction *r)
+{
+    return r->way == TWIN_WAY_OWNERS && r->all.most == 1 && r->all.sum == r->on->ranks;
+}
+
+/* Where my contributions to the elements from low on lie. */
+static const void *const *mine_from(struct tw_reduction *r, int64_t low)
+{
+    for (int64_t c = 0; c < r->what.contributions; c++)
+        r->held[c] = tw_element(r, r->what.x, c * r->what.n + low);
+    return r->held;
 }
 
 /* Chunk number `chunk` of rank k's part, or, when MPI sums, of everything. */
@@ -181,8 +192,39 @@ static void range_of_chunk(const struct tw_reduction *r, int k, int64_t chunk, i
     *high = *low + r->wide < end ? *low + r->wide : end;
 }
 
-/* Posts one chunk: receives for my part, then for each owner my integers, made just before they are
- * sent. */
+/* How many of `type` elements [low, high) are on their way. What is packed is counted in integers,
+ * of which the last may not be full: so many bytes an int might not count. */
+static int units_on_the_way(const struct tw_reduction *r, int64_t low, int64_t high)
+{
+    if (as_they_are(r))
+        return (int)(high - low);
+    const struct twin_fixed_wire wire = wire_from(r, low);
+    return (int)((twin_fixed_packed_bytes(&wire, high - low) + 7) / 8);
+}
+
+/* Sends one owner its elements [low, high): packed just before, where that is needed. */
+static int send_to_owner(struct tw_reduction *r, int to, int64_t low, int64_t high,
+                         struct tw_slot *s)
+{
+    const void *from = tw_element(r, r->what.x, low);
+    if (!as_they_are(r)) {
+        const struct twin_fixed_wire wire = wire_from(r, low);
+        int64_t *packed = s->integers + to * r->wide;
+        if (twin_fixed_pack(&wire, mine_from(r, low), r->what.contributions, high - low, packed,
+                            &r->err) != 0)
+            return r->err.code;
+        from = packed;
+    }
+    return posted(r,
+                  MPI_Isend(from, units_on_the_way(r, low, high),
+                            as_they_are(r) ? r->type : MPI_INT64_T, to, TW_TAG_NUMBERS, r->on->comm,
+                            &s->requests[s->count++]),
+                  "MPI_Isend")
+               ? 0
+               : TWIN_EIO;
+}
+
+/* Posts one chunk: receives for my part, then for each owner its elements. */
 static int post_owners(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
 {
     const int me = r->on->rank;
@@ -191,23 +233,30 @@ static int post_owners(struct tw_reduction *r, int64_t chunk, struct tw_slot *s)
     for (int k = 0, at = 0; high > low && k < r->on->ranks; k++)
         if (k != me &&
             !posted(r,
-                    MPI_Irecv(s->received + at++ * (high - low), (int)(high - low), MPI_INT64_T, k,
-                              TW_TAG_NUMBERS, r->on->comm, &s->requests[s->count++]),
+                    MPI_Irecv(s->received + at++ * r->wide, units_on_the_way(r, low, high),
+                              as_they_are(r) ? r->type : MPI_INT64_T, k, TW_TAG_NUMBERS,
+                              r->on->comm, &s->requests[s->count++]),
                     "MPI_Irecv"))
             return TWIN_EIO;
-    for (int i = 1; i <= r->on->ranks; i++) { /* myself last */
+    for (int i = 1; i < r->on->ranks; i++) {
         const int to = other(r, i);
-        int64_t *integers = s->integers + to * r->wide;
         range_of_chunk(r, to, chunk, &low, &high);
-        if (high > low && quantise(r, low, high, integers) != 0)
+        if (high > low && send_to_owner(r, to, low, high, s) != 0)
             return r->err.code;
-        if (high > low && to != me &&
-            !posted(r,
-                    MPI_Isend(integers, (int)(high - low), MPI_INT64_T, to, TW_TAG_NUMBERS,
-                              r->on->comm, &s->requests[s->count++]),
-                    "MPI_Isend"))
-            return TWIN_EIO;
     }
+    return 0;
+}
+
+/* My contributions to elements [low, high), added up as integers. low begins a block. */
+static int quantise(struct tw_reduction *r, int64_t low, int64_t high, int64_t *integers)
+{
+    const struct twin_reduce *w = &r->what;
+    memset(integers, 0, (size_t)(high - low) * sizeof *integers);
+    for (int64_t c = 0; c < w->contributions; c++)
+        if (twin_fixed_add(w->dtype, tw_element(r, w->x, c * w->n + low), high - low, w->block,
+                           w->total, exponents_from(r, low), specials_from(r, low), integers,
+                           &r->err) != 0)
+            return r->err.code;
     return 0;
 }
 
@@ -236,21 +285,36 @@ static int post(struct tw_reduction *r, int64_t chunk)
     return r->way == TWIN_WAY_SUM ? post_sum(r, chunk, s) : post_owners(r, chunk, s);
 }
 
-/* All integers of my part of the chunk are here. Their order does not matter: integers. */
+/* All of my part of the chunk is here. */
 static int end_owners(struct tw_reduction *r, struct tw_slot *s)
 {
+    const struct twin_reduce *w = &r->what;
     const int me = r->on->rank;
     int64_t low, high;
     range_of_chunk(r, me, r->chunk, &low, &high);
-    int64_t *restrict sum = s->integers + me * r->wide;
-    for (int k = 0; k + 1 < r->on->ranks; k++) {
-        const int64_t *restrict theirs = s->received + k * (high - low);
-        for (int64_t i = 0; i < high - low; i++)
-            sum[i] += theirs[i];
+    if (high <= low)
+        return 0;
+    char *out = own_result(r) + (size_t)(low - tw_low(r, me)) * r->size;
+    int others = 0;
+    for (int k = 0; k + 1 < r->on->ranks; k++)
+        r->parts[others++] = s->received + k * r->wide;
+    if (as_they_are(r)) {
+        r->parts[others++] = tw_element(r, w->x, low);
+        return twin_fixed_sum(w->dtype, r->parts, others, high - low, w->block, w->total,
+                              w->divisor, out, &r->err);
     }
-    return high > low ? round_to(r, low, high, sum,
-                                 own_result(r) + (size_t)(low - tw_low(r, me)) * r->size)
-                      : 0;
+    const struct twin_fixed_wire wire = wire_from(r, low);
+    return twin_fixed_finish(&wire, mine_from(r, low), w->contributions, r->parts, others,
+                             high - low, w->divisor, out, &r->err);
+}
+
+/* The sums of elements [low, high) as floating-point numbers. */
+static int round_to(struct tw_reduction *r, int64_t low, int64_t high, const int64_t *integers,
+                    char *out)
+{
+    const struct twin_reduce *w = &r->what;
+    return twin_fixed_round(w->dtype, integers, high - low, w->block, w->total, w->divisor,
+                            exponents_from(r, low), specials_from(r, low), out, &r->err);
 }
 
 /* Everybody has the whole sum: each rounds what it is to get. Chunks and parts begin at whole
@@ -304,16 +368,20 @@ static void flip(const struct tw_reduction *r, unsigned char *numbers, int64_t c
         numbers[i] ^= 0x80;
 }
 
-/* The largest of each number over all ranks, in place. */
+/* The largest of each number over all ranks, in place; more than an int counts in two halves. */
 static int post_max(struct tw_reduction *r, unsigned char *numbers, int64_t count, tw_step *next)
 {
+    const int64_t half = count > TW_ANY_MOST ? count / 2 : count;
+    const int bytes = twin_fixed_exponent_bytes(r->what.dtype);
+    int posted_count = 0;
     flip(r, numbers, count);
-    if (!posted(r,
-                MPI_Iallreduce(MPI_IN_PLACE, numbers, (int)count, r->exponent_type, MPI_MAX,
-                               r->on->comm, &r->requests[0]),
-                "MPI_Iallreduce"))
-        return TWIN_EIO;
-    return wait_for(r, r->requests, 1, next);
+    for (int64_t at = 0; at < count; at += half)
+        if (!posted(r,
+                    MPI_Iallreduce(MPI_IN_PLACE, numbers + at * bytes, (int)half, r->exponent_type,
+                                   MPI_MAX, r->on->comm, &r->requests[posted_count++]),
+                    "MPI_Iallreduce"))
+            return TWIN_EIO;
+    return wait_for(r, r->requests, posted_count, next);
 }
 
 /* ---- NaN and infinities */
@@ -342,12 +410,18 @@ static int exchange_specials(struct tw_reduction *r)
     return post_max(r, r->specials, r->specials_count, have_specials);
 }
 
+/* SUM sends integers of 64 bits, and so needs no depths. */
+static int lists_of_blocks(const struct tw_reduction *r)
+{
+    return r->way == TWIN_WAY_SUM ? 1 : 2;
+}
+
 /* The step when exponents are known to all. All ranks have the same ones, and so come to the same
  * conclusion. */
 static int look_for_specials(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;
-    flip(r, r->exponents, r->blocks);
+    flip(r, r->exponents, lists_of_blocks(r) * r->blocks);
     r->specials_count = twin_fixed_specials_count(w->dtype, w->block, r->exponents, r->blocks);
     if (r->specials_count == 0)
         return begin_chunks(r);
@@ -365,14 +439,23 @@ static int look_for_specials(struct tw_reduction *r)
     return wait_for(r, r->requests, 1, exchange_specials);
 }
 
-/* First the exponents: the largest of each block, over my contributions and then over all ranks. */
+/* First the exponents, and the depths: the largest of each block, over my contributions and then
+ * over all ranks. Depths lie behind exponents. */
 int tw_begin_general(struct tw_reduction *r)
 {
     const struct twin_reduce *w = &r->what;
-    memset(r->exponents, 0, (size_t)r->blocks * (size_t)twin_fixed_exponent_bytes(w->dtype));
-    for (int64_t c = 0; c < w->contributions; c++)
-        if (twin_fixed_exponents(w->dtype, tw_element(r, w->x, c * w->n), w->n, w->block,
-                                 r->exponents, &r->err) != 0)
-            return r->err.code;
-    return post_max(r, r->exponents, r->blocks, look_for_specials);
+    const int64_t list = r->blocks * twin_fixed_exponent_bytes(w->dtype);
+    int rc = 0;
+    if (as_they_are(r))
+        return begin_chunks(r);
+    memset(r->exponents, 0, 2 * (size_t)list);
+    for (int64_t c = 0; !rc && c < w->contributions; c++) {
+        const char *x = tw_element(r, w->x, c * w->n);
+        if (r->way == TWIN_WAY_SUM)
+            rc = twin_fixed_exponents(w->dtype, x, w->n, w->block, r->exponents, &r->err);
+        else
+            rc = twin_fixed_extents(w->dtype, x, w->n, w->block, r->exponents, r->exponents + list,
+                                    &r->err);
+    }
+    return rc ? rc : post_max(r, r->exponents, lists_of_blocks(r) * r->blocks, look_for_specials);
 }

@@ -232,52 +232,116 @@ DIVIDE(f16, 10, 0x1p-14)
 DIVIDE(bf16, 7, 0x1p-126)
 
 /* ---- sums in f64 that no addition rounds. They begin at +0, so that a sum of zeros, and one that
- * cancels, is +0, as that of integers is. All of a chunk is read before any of it is written: out
- * may be one of the contributions. */
+ * cancels, is +0, as that of integers is. */
 /* add_one is a call: three of them unrolled, the last was left without vectors by gcc 12. */
-#define AT_A_TIME 512
-#define SUM(name, size)                                                                            \
-    __attribute__((noinline)) static void add_one_##name(const char *x, size_t n,                  \
-                                                         double *restrict sum)                     \
-    {                                                                                              \
-        for (size_t i = 0; i < n; i++)                                                             \
-            sum[i] += load_##name(x, i);                                                           \
-    }                                                                                              \
-    static void add_four_##name(const char *const x[4], size_t n, double *restrict sum)            \
-    {                                                                                              \
-        const char *const a = x[0], *const b = x[1], *const c = x[2], *const d = x[3];             \
-        for (size_t i = 0; i < n; i++)                                                             \
-            sum[i] += (load_##name(a, i) + load_##name(b, i)) +                                    \
-                      (load_##name(c, i) + load_##name(d, i));                                     \
-    }                                                                                              \
-    static void round_to_##name(const double *restrict sum, size_t n, double scale,                \
-                                char *restrict out)                                                \
-    {                                                                                              \
-        for (size_t i = 0; i < n; i++)                                                             \
-            store_##name(out, i, sum[i] * scale);                                                  \
-    }                                                                                              \
-    static void sum_##name(const void *const *x, size_t count, size_t first, size_t n,             \
-                           double scale, void *out)                                                \
-    {                                                                                              \
-        double sum[AT_A_TIME];                                                                     \
-        for (size_t i = 0; i < n; i += AT_A_TIME) {                                                \
-            const size_t m = n - i < AT_A_TIME ? n - i : AT_A_TIME, at = size * (first + i);       \
-            size_t c = 0;                                                                          \
-            memset(sum, 0, m * sizeof *sum);                                                       \
-            for (; c + 4 <= count; c += 4) {                                                       \
-                const char *const four[4] = {(const char *)x[c] + at, (const char *)x[c + 1] + at, \
-                                             (const char *)x[c + 2] + at,                          \
-                                             (const char *)x[c + 3] + at};                         \
-                add_four_##name(four, m, sum);                                                     \
-            }                                                                                      \
-            for (; c < count; c++)                                                                 \
-                add_one_##name((const char *)x[c] + at, m, sum);                                   \
-            round_to_##name(sum, m, scale, (char *)out + size * i);                                \
-        }                                                                                          \
+#define SUM(name, size)                                                                        \
+    __attribute__((noinline)) static void add_one_##name(const char *x, size_t n,              \
+                                                         double *restrict sum)                 \
+    {                                                                                          \
+        for (size_t i = 0; i < n; i++)                                                         \
+            sum[i] += load_##name(x, i);                                                       \
+    }                                                                                          \
+    static void add_four_##name(const char *const x[4], size_t n, double *restrict sum)        \
+    {                                                                                          \
+        const char *const a = x[0], *const b = x[1], *const c = x[2], *const d = x[3];         \
+        for (size_t i = 0; i < n; i++)                                                         \
+            sum[i] += (load_##name(a, i) + load_##name(b, i)) +                                \
+                      (load_##name(c, i) + load_##name(d, i));                                 \
+    }                                                                                          \
+    static void gather_##name(const void *const *x, size_t count, size_t first, size_t n,      \
+                              double *sum)                                                     \
+    {                                                                                          \
+        const size_t at = size * first;                                                        \
+        size_t c = 0;                                                                          \
+        memset(sum, 0, n * sizeof *sum);                                                       \
+        for (; c + 4 <= count; c += 4) {                                                       \
+            const char *const four[4] = {(const char *)x[c] + at, (const char *)x[c + 1] + at, \
+                                         (const char *)x[c + 2] + at,                          \
+                                         (const char *)x[c + 3] + at};                         \
+            add_four_##name(four, n, sum);                                                     \
+        }                                                                                      \
+        for (; c < count; c++)                                                                 \
+            add_one_##name((const char *)x[c] + at, n, sum);                                   \
+    }                                                                                          \
+    static void finish_##name(const double *restrict sum, size_t n, double scale,              \
+                              void *restrict out)                                              \
+    {                                                                                          \
+        for (size_t i = 0; i < n; i++)                                                         \
+            store_##name(out, i, sum[i] * scale);                                              \
     }
 SUM(f16, 2)
 SUM(bf16, 2)
 SUM(f32, 4)
+
+/* ---- integers of 4, 5 and 6 bytes. As in ADD, v + 1.5 * 2^52 has the whole number v in its low
+ * bits, in two's complement. Back, a pattern of 2^52 takes the number plus half the range of its
+ * type (`half`: its highest bit turned over), which is then subtracted, exactly. */
+static void pack_4(const double *restrict sum, size_t n, double scale, void *restrict low,
+                   void *restrict high)
+{
+    (void)high;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t l = (uint32_t)bits_of(sum[i] * scale + 0x1.8p52);
+        memcpy((char *)low + 4 * i, &l, 4);
+    }
+}
+static void unpack_4(const void *restrict low, const void *restrict high, size_t n, double unit,
+                     double *restrict sum)
+{
+    (void)high;
+    for (size_t i = 0; i < n; i++) {
+        int32_t l;
+        memcpy(&l, (const char *)low + 4 * i, 4);
+        sum[i] += (double)l * unit;
+    }
+}
+static void unpack_integers_4(const void *restrict low, const void *restrict high, size_t n,
+                              int64_t *restrict sum)
+{
+    (void)high;
+    for (size_t i = 0; i < n; i++) {
+        int32_t l;
+        memcpy(&l, (const char *)low + 4 * i, 4);
+        sum[i] += l;
+    }
+}
+
+#define PACK(bytes, type, half)                                                               \
+    static void pack_##bytes(const double *restrict sum, size_t n, double scale,              \
+                             void *restrict low, void *restrict high)                         \
+    {                                                                                         \
+        for (size_t i = 0; i < n; i++) {                                                      \
+            const uint64_t b = bits_of(sum[i] * scale + 0x1.8p52);                            \
+            const uint32_t l = (uint32_t)b;                                                   \
+            const type h = (type)(b >> 32);                                                   \
+            memcpy((char *)low + 4 * i, &l, 4);                                               \
+            memcpy((char *)high + sizeof h * i, &h, sizeof h);                                \
+        }                                                                                     \
+    }                                                                                         \
+    static inline uint64_t turned_##bytes(const char *low, const char *high, size_t i)        \
+    {                                                                                         \
+        uint32_t l;                                                                           \
+        type h;                                                                               \
+        memcpy(&l, low + 4 * i, 4);                                                           \
+        memcpy(&h, high + sizeof h * i, sizeof h);                                            \
+        return (U64(h) << 32 | l) ^ U64(half);                                                \
+    }                                                                                         \
+    static void unpack_##bytes(const void *restrict low, const void *restrict high, size_t n, \
+                               double unit, double *restrict sum)                             \
+    {                                                                                         \
+        for (size_t i = 0; i < n; i++)                                                        \
+            sum[i] += (double_of(turned_##bytes(low, high, i) | U64(1075) << 52) -            \
+                       (0x1p52 + half)) *                                                     \
+                      unit;                                                                   \
+    }                                                                                         \
+    static void unpack_integers_##bytes(const void *restrict low, const void *restrict high,  \
+                                        size_t n, int64_t *restrict sum)                      \
+    {                                                                                         \
+        for (size_t i = 0; i < n; i++)                                                        \
+            sum[i] += (int64_t)(turned_##bytes(low, high, i) - U64(half));                    \
+    }
+PACK(5, uint8_t, 0x1p39)
+PACK(6, uint16_t, 0x1p47)
 
 const struct tw_fixed_set TW_FIXED_SET = {
     TW_FIXED_NAME,
@@ -286,7 +350,11 @@ const struct tw_fixed_set TW_FIXED_SET = {
      [TW_F32] = exponent_f32,
      [TW_F64] = exponent_f64},
     {[TW_F16] = extent_f16, [TW_BF16] = extent_bf16, [TW_F32] = extent_f32},
-    {[TW_F16] = sum_f16, [TW_BF16] = sum_bf16, [TW_F32] = sum_f32},
+    {[TW_F16] = gather_f16, [TW_BF16] = gather_bf16, [TW_F32] = gather_f32},
+    {[TW_F16] = finish_f16, [TW_BF16] = finish_bf16, [TW_F32] = finish_f32},
+    {pack_4, pack_5, pack_6},
+    {unpack_4, unpack_5, unpack_6},
+    {unpack_integers_4, unpack_integers_5, unpack_integers_6},
     {[TW_F16] = add_f16, [TW_BF16] = add_bf16, [TW_F32] = add_f32, [TW_F64] = add_f64},
     {[TW_F16] = round_f16, [TW_BF16] = round_bf16, [TW_F32] = round_f32, [TW_F64] = round_f64},
     {[TW_F16] = divide_f16, [TW_BF16] = divide_bf16, [TW_F32] = divide_f32},

@@ -256,31 +256,6 @@ int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *by
 
 /* ---- files */
 
-/* Goes down part by part with descriptors. mkdir and open are two steps, but O_NOFOLLOW refuses a
- * link that somebody puts there in between. */
-int tw_bag_folder(int root, const char *path)
-{
-    char part[TW_PATH_PART_BYTES + 1];
-    int at = fcntl(root, F_DUPFD_CLOEXEC, 0);
-    while (at >= 0 && *path) {
-        if (!tw_path_part(&path, part)) {
-            close(at);
-            errno = ENAMETOOLONG;
-            return -1;
-        }
-        /* the parent is closed before the next part is looked at; errno is that of the part */
-        int next = -1;
-        if (mkdirat(at, part, 0777) == 0 || errno == EEXIST)
-            next = openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        int saved = errno;
-        close(at);
-        errno = saved;
-        at = next;
-        path += *path == '/';
-    }
-    return at;
-}
-
 /* Reads in chunks of 1 MiB. The cap is checked before a chunk is hashed or copied. */
 int tw_bag_sha256(int fd, uint64_t cap, struct tw_bag_copy *copy, char hex[65], uint64_t *bytes,
                   struct twin_error *err)

@@ -7,7 +7,7 @@
  * changed unseen.
  *
  * bag.c reads, bag_write.c writes. Both know files and lists only; what the files mean is for the
- * rest of the room. Functions that return int give 0 or a TWIN_E*, but for tw_bag_folder.
+ * rest of the room. Functions that return int give 0 or a TWIN_E*.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,9 +64,6 @@ void tw_fetch_free(struct tw_fetch *f);
 int tw_bag_info_parse(const char *text, size_t n, const char *name, uint64_t *bytes,
                       uint64_t *files, struct twin_error *err);
 
-/* A folder below an open one, made with its parents; no part of the path may be a link. A
- * descriptor, or -1 with errno. */
-int tw_bag_folder(int root, const char *path);
 /* Where a copy of what is hashed goes; failed: it could not be written (errno says why). */
 struct tw_bag_copy {
     int to;

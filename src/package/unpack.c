@@ -66,7 +66,7 @@ int tw_unpack_file(struct tw_unpack *u, const char *from, int root, const char *
     const char *slash = strrchr(to, '/');
     char *parent = slash ? tw_strndup(to, (size_t)(slash - to)) : tw_strdup("");
     int in = tw_open_below(u->root, from, O_RDONLY);
-    int dir = parent ? tw_bag_folder(root, parent) : -1;
+    int dir = parent ? tw_folder_below(root, parent) : -1;
     int out = -1;
     int rc = 0;
     if (in < 0)
@@ -99,7 +99,7 @@ static int open_into(struct tw_unpack *u, struct twin_error *err)
     if (!u->into)
         return TWIN_ENOMEM;
     u->into_fd = open(u->into, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    u->code_fd = u->into_fd < 0 ? -1 : tw_bag_folder(u->into_fd, "code");
+    u->code_fd = u->into_fd < 0 ? -1 : tw_folder_below(u->into_fd, "code");
     u->code = tw_path_join(u->into, "code");
     if (u->code_fd < 0)
         return twin_error_system(err, "cannot make %s/code", u->into);
@@ -334,7 +334,7 @@ static int put_cwd(struct tw_unpack *u, struct twin_error *err)
     if (!folder || (*folder && !tw_path_ok(folder)))
         return tw_unpack_bad("configuration/configuration.json", "a \"folder\" inside the code",
                              err);
-    int fd = tw_bag_folder(u->code_fd, folder);
+    int fd = tw_folder_below(u->code_fd, folder);
     if (fd < 0)
         return twin_error_system(err, "cannot make %s in the code", folder);
     close(fd);

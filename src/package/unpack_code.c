@@ -80,7 +80,7 @@ static int put_repository(struct tw_unpack *u, const json_t *r, struct twin_erro
                               "the package has no bundle of %s: twinrun audit says why",
                               *path ? path : "its code");
     /* a submodule's folder is made without following a link of the code above it */
-    int fd = tw_bag_folder(u->code_fd, path);
+    int fd = tw_folder_below(u->code_fd, path);
     if (fd < 0)
         return twin_error_system(err, "cannot make %s in the code", path);
     close(fd);

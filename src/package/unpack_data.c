@@ -168,7 +168,7 @@ static int put_entry(struct tw_unpack *u, const char *name, const struct twin_sn
     const char *leaf = slash ? slash + 1 : e->path;
     const struct twin_bag_fetch *f = rc ? NULL : to_fetch(u, from);
     if (rc == 0)
-        dir = tw_bag_folder(root, e->kind == TWIN_SNAPSHOT_FOLDER ? e->path : parent);
+        dir = tw_folder_below(root, e->kind == TWIN_SNAPSHOT_FOLDER ? e->path : parent);
     if (rc == 0 && dir < 0)
         rc = twin_error_system(err, "cannot make the folder of %s", full);
     else if (rc == 0 && e->kind == TWIN_SNAPSHOT_LINK) {
@@ -236,7 +236,7 @@ static int from_package(struct tw_unpack *u, const json_t *set, const char *name
             later, name, name);
     /* data of the checkout go where the checkout had them */
     char *path = below ? tw_printf("code/%s", below) : tw_printf("data/%s", name);
-    int root = path ? tw_bag_folder(u->into_fd, path) : -1;
+    int root = path ? tw_folder_below(u->into_fd, path) : -1;
     *folder = path ? tw_path_join(u->into, path) : NULL;
     int rc = root < 0 ? twin_error_system(err, "cannot make the folder of the data \"%s\"", name)
                       : put_set(u, name, s, root, *folder, err);
@@ -258,7 +258,7 @@ static int link_into_code(struct tw_unpack *u, const char *below, const char *fo
 {
     const char *slash = strrchr(below, '/');
     char *parent = slash ? tw_strndup(below, (size_t)(slash - below)) : tw_strdup("");
-    int dir = parent ? tw_bag_folder(u->code_fd, parent) : -1, rc = 0;
+    int dir = parent ? tw_folder_below(u->code_fd, parent) : -1, rc = 0;
     if (dir < 0 || symlinkat(folder, dir, slash ? slash + 1 : below) != 0)
         rc = twin_error_system(err, "cannot make the link code/%s to the data", below);
     if (dir >= 0)

@@ -110,7 +110,7 @@ static int open_copy(struct look *l, const char *path, int *rc)
         return -1;
     const char *slash = strrchr(path, '/');
     char *parent = slash ? tw_strndup(path, (size_t)(slash - path)) : tw_strdup("");
-    int dir = parent ? tw_bag_folder(l->copy, parent) : -1;
+    int dir = parent ? tw_folder_below(l->copy, parent) : -1;
     int to = -1;
     if (dir >= 0)
         to = openat(dir, slash ? slash + 1 : path,

@@ -91,6 +91,7 @@ void twin_world_differences_free(struct twin_world_differences *d)
         tw_free(d->item[i].what);
         tw_free(d->item[i].a);
         tw_free(d->item[i].b);
+        tw_free(d->item[i].groups);
     }
     tw_free(d->item);
     *d = (struct twin_world_differences){0};

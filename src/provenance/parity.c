@@ -17,7 +17,8 @@ enum { RANKS_SHOWN = 8 };
 struct parity {
     struct tw_differences d;
     const json_t *ranks;
-    json_t *flat; /* per rank: {"kind name": text} */
+    json_t *flat;  /* per rank: {"kind name": text} */
+    bool at_start; /* what a rank has not said may come later */
 };
 
 /* "ranks 3, 5, 17 and 12 more" of places in the list of ranks. malloc'ed; NULL: no memory. */
@@ -60,6 +61,29 @@ static const char *group_of(const char *key)
     return tw_starts(key, "machine") ? "system" : "libraries";
 }
 
+/* Who has what, in words; values: text -> places in the list of ranks. NULL: it cannot be said. */
+static char *groups_of(const struct parity *p, const char *key, json_t *values, const char *missing)
+{
+    json_t *numbers = json_object(), *members, *place;
+    const char *text;
+    size_t i;
+    json_object_foreach (values, text, members) {
+        json_t *list = json_array();
+        json_array_foreach (members, i, place) {
+            json_t *rank = json_array_get(p->ranks, (size_t)json_integer_value(place));
+            json_int_t number = json_integer_value(json_object_get(rank, "rank"));
+            size_t n = json_array_size(list);
+            /* several processes of one rank */
+            if (n == 0 || json_integer_value(json_array_get(list, n - 1)) != number)
+                tw_pv_add(list, json_integer(number));
+        }
+        tw_pv_put(numbers, text, list);
+    }
+    char *words = tw_parity_groups(strchr(key, ' ') + 1, numbers, missing);
+    json_decref(numbers);
+    return words;
+}
+
 /* Ranks by what they have under one key; `values`: text -> places in the list of ranks. Each group
  * but the largest becomes a difference, with the largest as what is usual. Without the key a rank
  * has a text that no value can be. */
@@ -69,8 +93,11 @@ static void compare_key(struct parity *p, const char *key)
     json_t *values = json_object(), *rank, *members;
     const char *text, *most = NULL;
     size_t i, best = 0;
+    bool may_lack = !p->at_start || tw_starts(key, "variables ");
     json_array_foreach (p->flat, i, rank) {
         const char *v = json_string_value(json_object_get(rank, key));
+        if (!v && !may_lack)
+            continue;
         v = v ? v : missing;
         if (!json_object_get(values, v))
             tw_pv_put(values, v, json_array());
@@ -81,6 +108,7 @@ static void compare_key(struct parity *p, const char *key)
             best = json_array_size(members);
             most = text;
         }
+    char *groups = json_object_size(values) > 1 ? groups_of(p, key, values, missing) : NULL;
     json_object_foreach (values, text, members) {
         if (strcmp(text, most) == 0)
             continue;
@@ -90,9 +118,12 @@ static void compare_key(struct parity *p, const char *key)
         const char *here = strcmp(text, missing) ? text : NULL;
         tw_difference(&p->d, power_of(key), group_of(key), what ? what : key, usual, here,
                       json_array_size(members));
+        if (groups && p->d.out->count)
+            p->d.out->item[p->d.out->count - 1].groups = tw_strdup(groups);
         tw_free(what);
         tw_free(who);
     }
+    tw_free(groups);
     json_decref(values);
 }
 
@@ -104,8 +135,9 @@ static void flatten(json_t *flat, const char *kind, const json_t *o)
     const char *name;
     json_object_foreach ((json_t *)o, name, v) {
         bool variable = strcmp(kind, "variables") == 0;
-        char *key = variable && tw_variable_is_per_rank(name) ? NULL
-                                                              : tw_printf("%s %s", kind, name);
+        char *key = variable && tw_variable_differs_among_ranks(name)
+                        ? NULL
+                        : tw_printf("%s %s", kind, name);
         char *text = key ? tw_pv_shown(v) : NULL;
         /* one file: its digest */
         if (key && strcmp(kind, "libraries") == 0 && json_object_size(v) == 1) {
@@ -126,12 +158,13 @@ static void flatten(json_t *flat, const char *kind, const json_t *o)
     }
 }
 
-int twin_provenance_parity(const struct json_t *record, struct twin_world_differences *out,
-                           struct twin_error *err)
+static int compare_ranks(const json_t *record, bool at_start, struct twin_world_differences *out,
+                         struct twin_error *err)
 {
     static const char *const kinds[] = {"variables", "versions", "settings", "machine"};
     json_t *ranks = json_object_get(record, "ranks"), *rank, *keys = json_object(), *v;
-    struct parity p = {.d = {.out = out}, .ranks = ranks, .flat = json_array()};
+    struct parity p = {
+        .d = {.out = out}, .ranks = ranks, .flat = json_array(), .at_start = at_start};
     const char *key;
     size_t i;
     *out = (struct twin_world_differences){0};
@@ -152,6 +185,43 @@ int twin_provenance_parity(const struct json_t *record, struct twin_world_differ
     return tw_differences_finish(&p.d, err);
 }
 
+int twin_provenance_parity(const struct json_t *record, struct twin_world_differences *out,
+                           struct twin_error *err)
+{
+    return compare_ranks(record, false, out, err);
+}
+
+int tw_parity_at_start(const struct json_t *record, struct twin_world_differences *out,
+                       struct twin_error *err)
+{
+    return compare_ranks(record, true, out, err);
+}
+
+char *twin_provenance_unseen(const struct json_t *record)
+{
+    const json_t *world = json_object_get(json_object_get(record, "launch"), "world");
+    return tw_parity_unseen(json_object_get(record, "ranks"), json_integer_value(world));
+}
+
+/* The difference with the most power, and which ranks said nothing that could be compared. */
+static char *tell_difference(const json_t *record, const struct twin_world_difference *x, size_t n)
+{
+    struct tw_buf b = {0};
+    char *unseen = twin_provenance_unseen(record);
+    tw_buf_puts(&b, "the ranks had different worlds: ");
+    if (x->groups)
+        tw_buf_puts(&b, x->groups);
+    else
+        tw_buf_printf(&b, "%s: %s, the others: %s", x->what, x->b ? x->b : "not there",
+                      x->a ? x->a : "not there");
+    if (n > 1)
+        tw_buf_puts(&b, "; and more (twinrun show --provenance)");
+    if (unseen)
+        tw_buf_printf(&b, "; %s", unseen);
+    tw_free(unseen);
+    return tw_buf_steal(&b);
+}
+
 /* What could not be read gives no line: it is said elsewhere. */
 char *twin_provenance_parity_summary(const struct twin_run *run)
 {
@@ -163,10 +233,7 @@ char *twin_provenance_parity_summary(const struct twin_run *run)
         while (n < d.count && d.item[n].power <= TWIN_POWER_MEDIUM) /* sorted */
             n++;
     if (n)
-        line = tw_printf("the ranks had different worlds: %s: %s, the others: %s%s", d.item[0].what,
-                         d.item[0].b ? d.item[0].b : "not there",
-                         d.item[0].a ? d.item[0].a : "not there",
-                         n > 1 ? "; and more (twinrun show --provenance)" : "");
+        line = tell_difference(p, &d.item[0], n);
     twin_world_differences_free(&d);
     json_decref(p);
     return line;

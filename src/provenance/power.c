@@ -77,6 +77,10 @@ enum twin_power tw_power_of_version(const char *name)
                                        "nvidia_driver",
                                        "cuda_driver",
                                        "cpu",
+                                       "cpu_capability",
+                                       "instructions",
+                                       "libc",
+                                       "gpu",
                                        NULL};
     static const char *const low[] = {"kernel", NULL};
     if (is_one_of(name, high))
@@ -84,36 +88,62 @@ enum twin_power tw_power_of_version(const char *name)
     return is_one_of(name, low) ? TWIN_POWER_LOW : TWIN_POWER_MEDIUM;
 }
 
-/* What a launcher gives each rank of its own; it says nothing about the world. */
+/* Variables that ranks of one job have each for itself, with the reason. EACH: the launcher gives
+ * it to each process, so it says nothing about the world. PLACE: it says where on its machine a
+ * rank runs, so two runs may differ in it, and two ranks have to. */
+enum { EACH, PLACE };
+static const struct {
+    const char *name;
+    int kind;
+    const char *why;
+} expected[] = {
+    {"RANK", EACH, "number of the rank"},
+    {"LOCAL_RANK", EACH, "number of the rank on its node"},
+    {"GROUP_RANK", EACH, "number of the node"},
+    {"ROLE_RANK", EACH, "number of the rank in its role"},
+    {"NODE_RANK", EACH, "number of the node"},
+    {"HOSTNAME", EACH, "name of the node"},
+    {"SLURM_PROCID", EACH, "number of the rank"},
+    {"SLURM_LOCALID", EACH, "number of the rank on its node"},
+    {"SLURM_NODEID", EACH, "number of the node"},
+    {"JOB_COMPLETION_INDEX", EACH, "number of the pod"},
+    {"PMI_RANK", EACH, "number of the rank"},
+    {"PMIX_RANK", EACH, "number of the rank"},
+    {"OMPI_COMM_WORLD_RANK", EACH, "number of the rank"},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", EACH, "number of the rank on its node"},
+    {"OMPI_COMM_WORLD_NODE_RANK", EACH, "number of the rank on its node"},
+    {"OMPI_MCA_orte_ess_vpid", EACH, "number of the process"},
+    {"OMPI_MCA_orte_ess_node_rank", EACH, "number of the rank on its node"},
+    {"OMPI_MCA_ess_base_vpid", EACH, "number of the process"},
+    {"PMI_FD", EACH, "descriptor of the launcher's connection"},
+    {"PMI_ID", EACH, "number of the process"},
+    {"PMI_PORT", EACH, "address of the launcher"},
+    {"CUDA_VISIBLE_DEVICES", EACH, "the rank's own GPU"},
+    {"HIP_VISIBLE_DEVICES", EACH, "the rank's own GPU"},
+    {"ROCR_VISIBLE_DEVICES", EACH, "the rank's own GPU"},
+    {"TORCHELASTIC_ERROR_FILE", EACH, "a file of the rank's own"},
+    {"GOMP_CPU_AFFINITY", PLACE, "the rank's own processors"},
+    {"KMP_AFFINITY", PLACE, "the rank's own processors"},
+    {"OMP_PLACES", PLACE, "the rank's own processors"},
+};
+
+/* Is the name in the table, and of no later kind than `kind`? */
+static bool is_expected(const char *name, int kind)
+{
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
+        if (expected[i].kind <= kind && strcmp(name, expected[i].name) == 0)
+            return true;
+    return false;
+}
+
 bool tw_variable_is_per_rank(const char *name)
 {
-    static const char *const exact[] = {"RANK",
-                                        "LOCAL_RANK",
-                                        "GROUP_RANK",
-                                        "ROLE_RANK",
-                                        "NODE_RANK",
-                                        "HOSTNAME",
-                                        "SLURM_PROCID",
-                                        "SLURM_LOCALID",
-                                        "SLURM_NODEID",
-                                        "JOB_COMPLETION_INDEX",
-                                        "PMI_RANK",
-                                        "PMIX_RANK",
-                                        "OMPI_COMM_WORLD_RANK",
-                                        "OMPI_COMM_WORLD_LOCAL_RANK",
-                                        "OMPI_COMM_WORLD_NODE_RANK",
-                                        "OMPI_MCA_orte_ess_vpid",
-                                        "OMPI_MCA_orte_ess_node_rank",
-                                        "OMPI_MCA_ess_base_vpid",
-                                        "PMI_FD",
-                                        "PMI_ID",
-                                        "PMI_PORT",
-                                        "CUDA_VISIBLE_DEVICES",
-                                        "HIP_VISIBLE_DEVICES",
-                                        "ROCR_VISIBLE_DEVICES",
-                                        "TORCHELASTIC_ERROR_FILE",
-                                        NULL};
-    return is_one_of(name, exact);
+    return is_expected(name, EACH);
+}
+
+bool tw_variable_differs_among_ranks(const char *name)
+{
+    return is_expected(name, PLACE);
 }
 
 /* numbers: what libraries that compute read. may: what decides which libraries and kernels are

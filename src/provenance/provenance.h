@@ -41,6 +41,8 @@ struct twin_world_difference {
     const char *group; /* "code", "libraries", ...: static */
     char *what;        /* "torch", "OMP_NUM_THREADS", "train.py" */
     char *a, *b;       /* NULL: not there */
+    /* between ranks: "ranks 0-2 have torch 2.13.0, rank 3 has 2.12.1"; else NULL */
+    char *groups;
     /*
      * items that this one stands for, itself included: 1, or more when many of a kind were gathered
      */
@@ -64,6 +66,26 @@ int twin_provenance_parity(const struct json_t *p, struct twin_world_differences
                            struct twin_error *err);
 void twin_world_differences_free(struct twin_world_differences *d);
 
+/* ---- the ranks of a run that goes on */
+
+/* What its ranks have said so far. One run each. */
+struct twin_parity;
+/* NULL: no memory. */
+struct twin_parity *twin_parity_begin(const char *run_dir);
+void twin_parity_free(struct twin_parity *p); /* NULL: nothing */
+/*
+ * One look, of some 20 ms at most; ended: at the run's end, without that limit. True once: when all
+ * ranks have been compared, or some differ, or a rank has not been seen for a minute, or the run
+ * has ended. From then on the two functions below can be asked, and nothing is read any more.
+ */
+bool twin_parity_look(struct twin_parity *p, const char *run_dir, bool ended);
+/* "ranks 0-2 have torch 2.13.0, rank 3 has 2.12.1; rank 4 was not seen, so nothing is known of it";
+ * NULL: all ranks were compared and agree, or there are no ranks. */
+const char *twin_parity_words(const struct twin_parity *p);
+bool twin_parity_differs(const struct twin_parity *p); /* false: at most, ranks were not seen */
+
+/* "rank 3 was not seen": ranks of the world that said nothing. malloc'ed; NULL: all did. */
+char *twin_provenance_unseen(const struct json_t *p);
 /* One line about the ranks of a run; NULL when they agree in all that may change bits, or nothing
  * is known. malloc'ed (tw_free). */
 char *twin_provenance_parity_summary(const struct twin_run *run);

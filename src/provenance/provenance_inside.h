@@ -15,9 +15,10 @@
  *  - launch.c: variables, scheduler; ranks.c: what each process said;
  *  - written.c, written_events.c: what is in the files that the job wrote.
  *
- * What reads a record later: read.c; diff.c, parity.c, power.c (differences.h) compare worlds;
- * precision*.c hold a run against a policy; ends.c says where it ended; habits.c reads a script.
- * config.c, config_argv.c are digests of a configuration; its values come from formats.
+ * What reads a record later: read.c; diff.c, parity.c, parity_groups.c, power.c (differences.h)
+ * compare worlds; parity_start.c does so while the ranks begin; precision*.c hold a run against a
+ * policy; ends.c says where it ended; habits.c reads a script. config.c, config_argv.c are digests
+ * of a configuration; its values come from formats.
  *
  * Building a JSON value fails only for lack of memory. A value that could not be built is left out:
  * nothing here is worth failing a run.

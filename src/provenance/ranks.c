@@ -4,7 +4,7 @@
  * docs/format/run-folder.md). Where none spoke, the main process is looked at from outside. Lists
  * that many ranks share are written once: a rank names the number of its list of libraries.
  */
-#include "provenance_inside.h"
+#include "differences.h"
 
 #include "base.h"
 
@@ -22,7 +22,8 @@ struct gathering {
     struct tw_collector *c;
     struct tw_libraries *libraries;
     json_t *ranks, *sets, *python;
-    json_t *ours; /* paths that twinrun put into the variables of the process */
+    json_t *ours;        /* paths that twinrun put into the variables of the process */
+    struct tw_told told; /* by the process that was read last */
 };
 
 /* "torch 2.13.0" -> {"torch": "2.13.0"} */
@@ -63,6 +64,8 @@ static void put_setting(json_t *rank, const char *pair)
 static void add_library(struct gathering *g, json_t *mapped, const char *path)
 {
     char number[24];
+    if (!g->libraries) /* they are not asked for */
+        return;
     long at = tw_libraries_add(g->libraries, path);
     snprintf(number, sizeof number, "%ld", at);
     if (at >= 0)
@@ -100,6 +103,9 @@ static void read_line(struct gathering *g, json_t *rank, json_t *mapped, const c
             tw_pv_add(list, tw_json_bytes(value));
         if (!json_object_get(g->python, "from"))
             json_object_set(g->python, "from", json_object_get(rank, "pid"));
+    } else if (strcmp(key, "told") == 0) {
+        g->told.library |= strcmp(value, "library") == 0;
+        g->told.python |= strcmp(value, "python") == 0;
     } else if (strcmp(key, "rank") == 0 || strcmp(key, "world") == 0 || strcmp(key, "pid") == 0 ||
                strcmp(key, "processors") == 0) {
         tw_pv_put(rank, key, json_integer(strtoll(value, NULL, 10)));
@@ -155,13 +161,25 @@ static void read_world(struct gathering *g, const char *path)
         read_line(g, rank, mapped, line, tab + 1);
     }
     if (json_object_get(rank, "rank") && json_object_get(rank, "pid")) {
-        settle_libraries(g, rank, mapped);
+        if (g->libraries)
+            settle_libraries(g, rank, mapped);
         json_array_append(g->ranks, rank);
     }
     json_decref(g->ours);
     json_decref(rank);
     json_decref(mapped);
     tw_free(text);
+}
+
+json_t *tw_pv_rank(struct tw_collector *c, const char *path, struct tw_told *told)
+{
+    struct gathering g = {.c = c, .ranks = json_array(), .python = json_object()};
+    read_world(&g, path);
+    json_t *rank = json_incref(json_array_get(g.ranks, 0));
+    *told = g.told;
+    json_decref(g.ranks);
+    json_decref(g.python);
+    return rank;
 }
 
 static int by_rank(const void *a, const void *b)

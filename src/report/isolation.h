@@ -81,7 +81,8 @@ struct twin_isolation {
     size_t hint_count;
     const char *const *note;
     size_t note_count;
-    /* pins under which the job fails; factors whose influence was shown, not confirmed; "" */
+    /* pins under which the job fails, or that do not hold; factors whose influence was shown, not
+     * confirmed; "" */
     const char *dropped, *suspects;
     double alpha, beta;
     const char *plan, *unit, *unit_why;

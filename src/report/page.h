@@ -105,6 +105,16 @@ struct twin_page_plot {
 };
 void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot);
 
+/* A frame around a cell, and an arrow from one cell to another; what they mean. */
+struct twin_page_outline {
+    size_t row, column;
+    const char *text;
+};
+struct twin_page_arrow {
+    size_t from_row, from_column, to_row, to_column;
+    const char *text;
+};
+
 struct twin_page_heatmap {
     const char *question, *caption;
     const char *value_name;  /* "relative difference" */
@@ -117,6 +127,13 @@ struct twin_page_heatmap {
     const uint16_t *cell; /* row after row; codes: src/compare/field.h */
     size_t mark_row, mark_column;
     const char *mark_name; /* the cell to look at first; NULL: none */
+    /* what TWIN_CELL_DIFFERS is called where there are no sizes at all; NULL: the usual */
+    const char *differs_name;
+    const struct twin_page_outline *outline;
+    size_t outlines;
+    const char *outline_name; /* what they mean, for the legend; with outlines */
+    const struct twin_page_arrow *arrow;
+    size_t arrows;
 };
 void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map);
 

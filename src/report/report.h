@@ -94,6 +94,7 @@ struct twin_report_pictures {
     const struct twin_curves *curves;   /* of all runs */
     const char *const *label;           /* of each run; NULL: "run 1" and so on */
     const struct twin_page_plot *times; /* how long steps took */
+    const struct twin_grid *grid;       /* of the first pair, which rank differs when; NULL: none */
 };
 /* The pictures alone, in a page of another kind. Of r the verdict and the runs count. */
 void twin_report_draw(struct twin_page *p, const struct twin_report *r,

@@ -84,3 +84,26 @@ int twin_stats_spearman(const double *x, const double *y, size_t n, size_t permu
     tw_free(room);
     return rc;
 }
+
+/* The sign of the difference of two values. */
+static int order_of(double a, double b)
+{
+    return (a > b) - (a < b);
+}
+
+double twin_stats_kendall_tau(const double *x, const double *y, size_t n)
+{
+    /* Pairs that are in the same order, minus those in the opposite one; and those without a tie in
+     * x, and in y. Whole numbers below 2^53 are exact in a double. */
+    double agree = 0, in_x = 0, in_y = 0;
+    if (n < 2 || !tw_stats_all_finite(x, n) || !tw_stats_all_finite(y, n))
+        return NAN;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++) {
+            const int a = order_of(x[i], x[k]), b = order_of(y[i], y[k]);
+            agree += a * b;
+            in_x += a != 0;
+            in_y += b != 0;
+        }
+    return in_x > 0 && in_y > 0 ? agree / sqrt(in_x * in_y) : NAN;
+}

@@ -319,6 +319,10 @@ int twin_stats_permutation(twin_statistic *statistic, const void *data, size_t n
 int twin_stats_spearman(const double *x, const double *y, size_t n, size_t permutations,
                         uint64_t seed, enum twin_side side, struct twin_permutation *out);
 
+/* Kendall's tau-b (1945) of n >= 2 pairs of finite values: ties in x or y count for neither order.
+ * NaN when x or y is constant. Time O(n^2): for rankings that a person reads. */
+double twin_stats_kendall_tau(const double *x, const double *y, size_t n);
+
 /* ---- first-divergence step over runs (survival.c) */
 
 /* Just after `time`: the share of runs that have not diverged, Greenwood's standard error,

@@ -9,6 +9,7 @@
  */
 #include "base.h"
 #include "front.h"
+#include "remote.h"
 #include "verified_data.h"
 
 #include "src/isolate/isolate.h"
@@ -31,6 +32,7 @@
 struct tw_lab_args {
     const char *home, *pin, *factor_file, *weights, *python, *device, *steps, *html;
     uint64_t runs, pairs;
+    struct tw_remote_asked engine; /* who is to make the runs */
     struct tw_strings data;
     bool torch, fresh_dir, json, quiet;
 };
@@ -86,6 +88,7 @@ typedef int tw_lab_audit(const struct twin_run *run, json_t *areas, struct twin_
 
 struct tw_lab {
     const struct tw_front *front;
+    struct tw_remote *on; /* who makes the runs; NULL, or its engine NULL: this process */
     tw_lab_audit *audit;
     struct tw_lab_args args;
     const char *name;    /* "the embedded C trainer" */
@@ -106,6 +109,8 @@ struct tw_lab {
     char *first;
     /* of the first run as the job is: every figure carries what it was measured with */
     char *configuration;
+    struct tw_given given;    /* runs of a set that an engine has already */
+    char *timed_node;         /* of an engine, on which all timed runs are made; NULL: any; owned */
     uint64_t made;            /* runs so far */
     double expected_s;        /* of the longest natural run; 0: none yet */
     bool interrupted, failed; /* failed: the job does, as it is */

@@ -448,6 +448,13 @@ static void judge_cost(struct costing *c)
                     "an hour as it is takes %.0f minutes with everything held still, 95%% interval "
                     "%.0f to %.0f",
                     60 * e.value, 60 * e.interval.low, 60 * e.interval.high);
+    if (tw_remote_is_on(c->lab->on))
+        tw_lab_line(c->s, "node",
+                    c->lab->timed_node ? "all timed runs were made on %s; what else ran there "
+                                         "meanwhile is not known, and is in the interval"
+                                       : "timed runs were made wherever %s put them, so that what "
+                                         "differs between nodes is in the interval",
+                    c->lab->timed_node ? c->lab->timed_node : tw_remote_name(c->lab->on));
     if (disturbed)
         tw_lab_line(c->s, "neighbours",
                     "others used up to %.0f%% of the processors in %zu of %zu pairs; %s",

@@ -94,6 +94,13 @@ int tw_lab_ops(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err
         json_object_set_new(s->json, "operations", json_null());
         return 0;
     }
+    if (tw_remote_is_on(lab->on)) {
+        tw_lab_line(s, "operations",
+                    "no catalogue: the runs were made elsewhere, and it tries the operations of "
+                    "this machine (run twinrun ops on a node)");
+        json_object_set_new(s->json, "operations", json_null());
+        return 0;
+    }
     self[n] = '\0';
     char *argv[] = {self, (char *)"ops",      (char *)"--json",          (char *)"--quiet",
                     runs, (char *)"--python", (char *)(uintptr_t)python, NULL};

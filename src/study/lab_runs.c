@@ -8,6 +8,7 @@
 #include "run_state.h"
 #include "trial.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,6 +108,19 @@ static bool is_new(const struct seen *before, const struct seen *now)
             a->st_mtim.tv_sec != b->st_mtim.tv_sec || a->st_mtim.tv_nsec != b->st_mtim.tv_nsec);
 }
 
+/* Did the run write it? In a scratch copy every file is a new one, so there the run's own list of
+ * files decides. */
+static bool was_written(const struct tw_lab *lab, const struct seen *before, const struct seen *now,
+                        const struct twin_run *run)
+{
+    if (!lab->args.fresh_dir)
+        return is_new(before, now);
+    for (size_t i = 0; i < run->file_count; i++)
+        if (strcmp(run->files[i].path, lab->weights) == 0)
+            return true;
+    return false;
+}
+
 /* Is it a file with at least one tensor in it? */
 static bool holds_tensors(const char *path)
 {
@@ -146,12 +160,21 @@ static char *guess_weights(const struct twin_run *r, char **why)
 /* A copy that is there whole or not at all. */
 static int copy_file(const char *from, const char *to, struct twin_error *err)
 {
-    char *data = NULL;
-    size_t n;
-    int rc = tw_read_file(from, WEIGHTS_MAX, &data, &n, err);
-    if (rc == 0)
-        rc = tw_write_file_atomic(to, data, n, err);
-    tw_free(data);
+    char *temp = NULL;
+    int out = -1, in = open(from, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int rc = in < 0 ? twin_error_system(err, "cannot read %s", from)
+                    : tw_file_beside(to, &temp, &out, err);
+    if (rc == 0 && tw_copy_bytes(in, out, NULL) != 0)
+        rc = twin_error_system(err, "cannot copy %s to %s", from, to);
+    if (in >= 0)
+        close(in);
+    if (out >= 0 && close(out) != 0 && rc == 0)
+        rc = twin_error_system(err, "cannot write %s", to);
+    if (rc == 0 && rename(temp, to) != 0)
+        rc = twin_error_system(err, "cannot write %s", to);
+    if (rc != 0 && temp)
+        unlink(temp);
+    tw_free(temp);
     return rc;
 }
 
@@ -172,7 +195,7 @@ static void keep_weights(const struct tw_lab *lab, const struct seen *before, st
         r->no_weights = NULL;
     else if (lab->weights && !now.there)
         r->no_weights = tw_printf("%s was not written", lab->weights);
-    else if (lab->weights && !is_new(before, &now))
+    else if (lab->weights && !was_written(lab, before, &now, run))
         r->no_weights = tw_printf("%s lay there already, and this run did not write it",
                                   lab->weights);
     else if (!S_ISREG(now.st.st_mode) || (uint64_t)now.st.st_size > WEIGHTS_MAX)
@@ -190,9 +213,11 @@ static void keep_weights(const struct tw_lab *lab, const struct seen *before, st
 
 /* ---- one run */
 
-/* Launches the job in a world. t says how it ended. */
+/* Launches the job in a world. t says how it ended. ahead: so many runs like it are wanted, which
+ * an engine makes side by side. Timed runs are all made on one node, where that can be asked for.
+ */
 static int launch_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level,
-                      struct tw_trial *t, struct twin_error *err)
+                      size_t ahead, struct tw_trial *t, struct twin_error *err)
 {
     struct twin_launch_options o = {
         .argv = lab->argv,
@@ -206,13 +231,25 @@ static int launch_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twi
         .stdin_spool = lab->spool,
         .data = lab->data.item,
         .data_count = lab->data.count,
+        .on = lab->on,
+        .at_node = level == TWIN_LEVEL_STEPS ? lab->timed_node : NULL,
     };
     twin_world_plan_apply(&w->plan, &o);
-    return tw_trial_make(t, &o, err);
+    int rc = lab->given.taken == lab->given.count ? tw_given_add(&lab->given, &o, t, ahead, err)
+                                                  : 0;
+    return rc ? rc : tw_given_make(&lab->given, &o, t, err);
 }
 
-int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level,
-               const char *title, struct tw_lab_run *out, struct twin_error *err)
+/* The first timed run says on which node the others are made. */
+static void note_node(struct tw_lab *lab, enum twin_level level, const struct twin_run *r)
+{
+    if (level == TWIN_LEVEL_STEPS && !lab->timed_node && r && r->node.engine &&
+        tw_remote_can_pin(lab->on, NULL) == 0)
+        lab->timed_node = tw_strdup(r->node.name);
+}
+
+static int run_one(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level,
+                   const char *title, size_t ahead, struct tw_lab_run *out, struct twin_error *err)
 {
     char text[32];
     struct tw_trial t = {.front = lab->front, .title = title, .expected_s = lab->expected_s};
@@ -223,13 +260,15 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
     const struct seen before = look_at(lab->weights);
     const struct load from = load_now();
     lab->made++;
-    int rc = launch_run(lab, w, level, &t, err);
+    int rc = launch_run(lab, w, level, ahead, &t, err);
     const struct load to = load_now();
     out->run = t.run;
     lab->interrupted |= rc == TWIN_EINTR || t.end == TW_TRIAL_INTERRUPTED;
     if (rc != 0)
         return rc;
-    out->others = others_between(&from, &to);
+    note_node(lab, level, out->run);
+    if (!out->run->node.engine) /* of a node it is not known */
+        out->others = others_between(&from, &to);
     if (!lab->args.quiet)
         tw_trial_line(lab->front, title, out->run,
                       t.end == TW_TRIAL_OUT_OF_TIME ? "stood still" : tw_run_state(out->run, text));
@@ -245,6 +284,12 @@ int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level
     if (rc == 0)
         keep_weights(lab, &before, out);
     return rc;
+}
+
+int tw_lab_run(struct tw_lab *lab, const struct tw_lab_world *w, enum twin_level level,
+               const char *title, struct tw_lab_run *out, struct twin_error *err)
+{
+    return run_one(lab, w, level, title, 1, out, err);
 }
 
 void tw_lab_run_free(struct tw_lab_run *r)
@@ -277,12 +322,15 @@ int tw_lab_set_make(struct tw_lab *lab, const struct tw_lab_world *w, size_t wan
     while (rc == 0 && out->count < wanted && !lab->interrupted) {
         snprintf(title, sizeof title, "%-8s run %2zu/%zu", word, out->count + 1, wanted);
         struct tw_lab_run *r = &out->run[out->count];
-        rc = tw_lab_run(lab, w, TWIN_LEVEL_TENSORS, title, r, err);
+        /* the first one alone: it says how long the others may take */
+        const size_t ahead = lab->expected_s > 0 ? wanted - out->count : 1;
+        rc = run_one(lab, w, TWIN_LEVEL_TENSORS, title, ahead, r, err);
         if (rc == 0)
             out->count++;
         if (rc == 0 && (r->run->outcome != TWIN_RUN_EXITED || r->run->exit_code != 0))
             break;
     }
+    tw_given_end(&lab->given);
     return rc;
 }
 

@@ -139,6 +139,8 @@ void tw_lab_fini(struct tw_lab *lab)
     tw_free(lab->argv);
     tw_lab_world_free(&lab->natural);
     twin_factors_free(&lab->factors);
+    tw_given_end(&lab->given);
+    tw_free(lab->timed_node);
     tw_free(lab->spool);
     tw_free(lab->weights);
     tw_free(lab->factor_file);

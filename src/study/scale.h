@@ -10,6 +10,7 @@
  * (src/stats/scaling.h), so that whoever has the file has the curve.
  */
 #include "front.h"
+#include "remote.h"
 
 #include "src/launch/run.h"
 #include "src/stats/scaling.h"
@@ -32,6 +33,7 @@ struct tw_scale_args {
     const char *counts, *work_per_step, *work_per_run, *price, *home, *csv, *html, *from, *package;
     enum twin_level level;
     uint64_t repeats, seed, warmup, steps, max_time;
+    struct tw_remote_asked engine; /* who is to make the runs */
     bool fresh_dir, json, quiet, resume;
 };
 
@@ -50,6 +52,7 @@ struct tw_scale_run {
     uint64_t round, workers; /* round 0: for the results, at level tensors, not timed */
     bool good;
     char *run, *state;       /* its folder's name; "ok", "exit 3", ... */
+    char *node;              /* of an engine, where it was made; NULL: here */
     double wall_s, observer; /* observer: NaN when not known */
     uint64_t steps;          /* finished ones, of the rank that has least */
     uint64_t timed;          /* of these, behind the warm-up */
@@ -82,6 +85,7 @@ struct tw_scale_result {
 /* A study, from the options to the notes. Begin with zeros; tw_scale_free frees what is owned. */
 struct tw_scale {
     const struct tw_front *front; /* that hears of the runs */
+    struct tw_remote *on;         /* who makes them; NULL, or its engine NULL: this process */
     struct tw_scale_args args;
     char *const *argv; /* with {n} in it */
     char *command;     /* the same as one could type it, secrets masked */

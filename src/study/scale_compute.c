@@ -15,6 +15,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,6 +185,68 @@ static void note_failed(struct tw_scale *s)
     }
 }
 
+/* Did runs that count, of this number of workers, use this node? */
+static bool was_on(const struct tw_scale *s, uint64_t workers, const char *node)
+{
+    for (size_t i = 0; i < s->runs; i++) {
+        const struct tw_scale_run *r = &s->run[i];
+        if (r->workers == workers && tw_scale_counts(s, r) && r->node && strcmp(r->node, node) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of a number of workers and the smallest: have they a node in common? Also where no run counts. */
+static bool share_a_node(const struct tw_scale *s, uint64_t workers)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->runs; i++) {
+        const struct tw_scale_run *r = &s->run[i];
+        if (r->workers != workers || !r->node || !tw_scale_counts(s, r))
+            continue;
+        any = true;
+        if (was_on(s, s->count[0], r->node))
+            return true;
+    }
+    return !any;
+}
+
+/* Nodes differ in speed, and who ran where the engine chose. Each run's times are its node's own.
+ */
+static void note_nodes(struct tw_scale *s)
+{
+    struct tw_buf b = {0};
+    size_t nodes = 0;
+    for (size_t i = 0; i < s->runs; i++) {
+        size_t same = 0, before = 0;
+        for (size_t k = 0; s->run[i].node && k < s->runs; k++) {
+            const bool its = s->run[k].node && strcmp(s->run[k].node, s->run[i].node) == 0;
+            same += its;
+            before += its && k < i;
+        }
+        if (same && !before)
+            tw_buf_printf(&b, "%s%s (%zu)", nodes++ ? ", " : "", s->run[i].node, same);
+    }
+    if (nodes)
+        add_note(s, "the runs were made on %zu node%s of an engine: %s%s", nodes,
+                 tw_plural_s(nodes), b.data ? b.data : "",
+                 nodes > 1 ? "; what nodes differ in is in the intervals (--place pin:HOST, or "
+                             "same-type, keeps it out)"
+                           : "");
+    tw_buf_free(&b);
+    for (size_t c = 1; nodes && c < s->counts; c++)
+        if (!share_a_node(s, s->count[c]))
+            add_note(s,
+                     "%llu workers: on none of the nodes of %llu workers, so that what differs "
+                     "between these two may be the nodes and not the workers",
+                     (unsigned long long)s->count[c], (unsigned long long)s->count[0]);
+    char *made = s->on ? tw_remote_text(s->on) : NULL;
+    const char *again = made ? strstr(made, "; ") : NULL;
+    if (again)
+        add_note(s, "%s", again + 2);
+    tw_free(made);
+}
+
 /* All notes, in the order in which the report shows them: first of each number of workers, then of
  * the study. */
 static void note_all(struct tw_scale *s)
@@ -215,6 +278,7 @@ static void note_all(struct tw_scale *s)
                  twin_scaling_steps_needed(TWIN_SCALING_P99),
                  twin_scaling_steps_needed(TWIN_SCALING_P90));
     note_failed(s);
+    note_nodes(s);
     if (few)
         add_note(s, "outliers are looked for from %d runs on", OUTLIERS_FROM);
     if (counted && s->work.per_run)

@@ -45,6 +45,7 @@ void tw_scale_run_free(struct tw_scale_run *r)
 {
     tw_free(r->run);
     tw_free(r->state);
+    tw_free(r->node);
     tw_free(r->step);
     tw_free(r->weights);
     tw_free(r->loss);
@@ -71,13 +72,14 @@ json_t *tw_scale_run_json(const struct tw_scale_run *r)
     json_t *step = json_array();
     for (size_t i = 0; i < r->step_count; i++)
         json_array_append_new(step, json_real(r->step[i]));
-    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o}",
+    return json_pack("{s:I, s:I, s:b, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o*}",
                      "round", (json_int_t)r->round, "workers", (json_int_t)r->workers, "good",
                      (int)r->good, "run", text_json(r->run), "state", text_json(r->state), "wall_s",
                      tw_json_number(r->wall_s), "observer", tw_json_number(r->observer), "steps",
                      (json_int_t)r->steps, "timed_steps", (json_int_t)r->timed, "timed_s",
                      tw_json_number(r->timed_s), "ranks", (json_int_t)r->ranks, "weights",
-                     text_json(r->weights), "loss", text_json(r->loss), "step_s", step);
+                     text_json(r->weights), "loss", text_json(r->loss), "step_s", step, "node",
+                     r->node ? text_json(r->node) : NULL);
 }
 
 /* An estimate with its interval; null where there is none. */
@@ -232,6 +234,8 @@ int tw_scale_run_read(const json_t *j, struct tw_scale_run *out)
     rc = rc ? rc : read_text(j, "state", &out->state);
     rc = rc ? rc : read_text(j, "weights", &out->weights);
     rc = rc ? rc : read_text(j, "loss", &out->loss);
+    if (rc == 0 && json_object_get(j, "node"))
+        rc = read_text(j, "node", &out->node);
     rc = rc ? rc : read_steps(json_object_get(j, "step_s"), out);
     if (rc == 0 && (isnan(out->wall_s) || isnan(out->timed_s) ||
                     (out->timed > 0 && !(out->timed_s > 0)) || (out->good && !(out->wall_s > 0))))

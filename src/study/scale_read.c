@@ -107,6 +107,7 @@ static uint64_t most_ranks(const struct twin_run *r, uint64_t warmup, struct tw_
         struct twin_trace *t = NULL;
         if (twin_trace_open(r->traces[i], &t, NULL) != 0)
             continue;
+        twin_trace_definitions(t, NULL); /* for a rank that was told late */
         const struct twin_trace_info *info = twin_trace_info(t);
         ranks = info->world > 0 && (uint64_t)info->world > ranks ? (uint64_t)info->world : ranks;
         if (strcmp(info->role, "main") == 0)

@@ -169,6 +169,7 @@ static int launch_run(struct tw_scale *s, uint64_t round, uint64_t workers, stru
         .window_last = UINT32_MAX,
         .fresh_dir = s->args.fresh_dir,
         .stdin_spool = spool,
+        .on = s->on,
     };
     int rc = argv ? tw_trial_make(t, &o, err) : tw_no_memory(err, "for a command");
     free_argv(argv);
@@ -187,8 +188,9 @@ static int take_run(struct tw_scale *s, const struct tw_trial *t, struct tw_scal
     out->good = by_plan || (r->outcome == TWIN_RUN_EXITED && r->exit_code == 0);
     out->run = tw_strdup(tw_base_name(r->dir));
     out->state = tw_strdup(by_plan ? "ok" : tw_run_state(r, text));
+    out->node = r->node.engine ? tw_strdup(r->node.name) : NULL;
     out->wall_s = r->wall_s;
-    if (!out->run || !out->state)
+    if (!out->run || !out->state || (r->node.engine && !out->node))
         return tw_no_memory(err, "for a run");
     return tw_scale_read_run(r, s->args.warmup, out, err);
 }
@@ -338,7 +340,8 @@ int tw_scale_measure(struct tw_scale *s)
     char when[32];
     tw_utc_stamp(tw_realtime_ns(), when);
     when[10] = '\0'; /* the day */
-    s->cores = usable_cores();
+    /* of the machines of an engine nothing is known beforehand */
+    s->cores = tw_remote_is_on(s->on) ? 0 : usable_cores();
     s->made = tw_strdup(when);
     s->command = masked_command(s);
     if (!s->made || !s->command)

@@ -8,6 +8,7 @@
  */
 #include "base.h" /* struct tw_strings */
 #include "front.h"
+#include "remote.h"
 
 #include "src/compare/compare.h"
 #include "src/launch/run.h"
@@ -72,6 +73,7 @@ struct tw_shrink_args {
     const char *home;
     enum twin_level level;
     uint64_t runs, max_runs, max_time;
+    struct tw_remote_asked engine; /* who is to make the runs */
     struct tw_strings knobs, ignore;
     bool fresh_dir, no_zoom, json, quiet;
 };
@@ -81,6 +83,7 @@ struct tw_shrink_args {
  * and argv and calls tw_shrink_fini in any case. */
 struct tw_shrink {
     const struct tw_front *front;
+    struct tw_remote *on; /* who makes the runs; NULL, or its engine NULL: this process */
     struct tw_shrink_args args;
     char *const *argv;
     char *home, *spool;

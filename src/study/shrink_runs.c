@@ -83,6 +83,7 @@ static struct twin_launch_options launch_options(const struct tw_shrink *c,
         .window_last = UINT32_MAX,
         .fresh_dir = c->args.fresh_dir,
         .stdin_spool = c->spool,
+        .on = c->on,
     };
 }
 
@@ -94,11 +95,21 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return !b || a < b ? a : b;
 }
 
-/* NULL after an error. *stuck: it was ended because it stood still. */
+/* So many comparisons at least are made before the rule can answer, whatever they show. */
+static uint64_t sure_runs(const struct tw_shrink_rule *rule, const struct tw_shrink_evidence *e,
+                          bool whole)
+{
+    const uint64_t left = rule->trials - e->trials, stay = rule->need - e->parted;
+    const uint64_t gone = whole ? left : left - stay + 1;
+    return stay < gone ? stay : gone;
+}
+
+/* sure: so many more runs like this one will be wanted, this one included; an engine makes them
+ * side by side. NULL after an error. *stuck: it was ended because it stood still. */
 static struct twin_run *launch_run(struct tw_shrink *c, const struct tw_shrink_setting *s,
                                    const struct tw_shrink_command *m,
-                                   const struct twin_run *reference, bool *stuck,
-                                   struct twin_error *err)
+                                   const struct twin_run *reference, uint64_t sure,
+                                   struct tw_given *given, bool *stuck, struct twin_error *err)
 {
     char title[32];
     uint64_t halt = c->natural_s > 0 ? tw_patience_ends_ns(&tw_patience_of_less_work, c->natural_s)
@@ -113,7 +124,11 @@ static struct twin_run *launch_run(struct tw_shrink *c, const struct tw_shrink_s
     if (reference)
         t.expected_s = reference->wall_s;
     struct twin_launch_options o = launch_options(c, s, m, "shrink");
-    int rc = tw_trial_make(&t, &o, err);
+    if (sure > c->args.max_runs - c->runs_used)
+        sure = c->args.max_runs - c->runs_used;
+    int rc = given->taken == given->count ? tw_given_add(given, &o, &t, (size_t)sure, err) : 0;
+    if (rc == 0)
+        rc = tw_given_make(given, &o, &t, err);
     c->interrupted |= rc == TWIN_EINTR || t.end == TW_TRIAL_INTERRUPTED;
     if (rc != 0)
         return NULL;
@@ -273,6 +288,7 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_shrink_command m;
     struct classes *k = tw_calloc(1, sizeof *k);
+    struct tw_given given = {.run = NULL};
     bool broken = false, whole = e == &c->baseline;
     int rc = k ? tw_shrink_command(c, s, &m) : TWIN_ENOMEM;
     if (rc != 0) {
@@ -284,7 +300,9 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
     while (rc == 0 && !broken && (!k->count || !tw_shrink_decided(&rule, e, whole)) &&
            may_go_on(c)) {
         bool stuck;
-        struct twin_run *r = launch_run(c, s, &m, k->count ? k->at[0].first : NULL, &stuck, &err);
+        struct twin_run *r = launch_run(c, s, &m, k->count ? k->at[0].first : NULL,
+                                        k->count ? sure_runs(&rule, e, whole) : 1, &given, &stuck,
+                                        &err);
         if (!r) {
             rc = err.code == TWIN_EINTR ? 0 : err.code; /* may_go_on ends it */
         } else if (c->interrupted || c->out_of_budget) {
@@ -301,6 +319,7 @@ int tw_shrink_trial(struct tw_shrink *c, const struct tw_shrink_setting *s,
                              e->other ? e->other : "", *r->message ? ": " : "", r->message);
         }
     }
+    tw_given_end(&given);
     /* The answer. */
     if (broken)
         *answer = TW_SHRINK_FAILS;

@@ -41,6 +41,16 @@ static int note_bits(struct tw_experiment *x, int arm, const struct twin_run *r)
     return rc;
 }
 
+/* The two runs of a round are made on one node where that can be asked for: what machines differ in
+ * must not be taken for what the commands differ in. */
+static void note_node(struct tw_experiment *x, const struct twin_run *r)
+{
+    const bool can = tw_remote_is_on(&x->on) && tw_remote_can_pin(&x->on, NULL) == 0;
+    tw_free(x->round_node);
+    x->round_node = can && r->node.engine ? tw_strdup(r->node.name) : NULL;
+    x->apart |= tw_remote_is_on(&x->on) && !x->round_node;
+}
+
 /* One run of an arm. */
 static int make_run(struct tw_experiment *x, int arm, uint64_t number)
 {
@@ -58,6 +68,9 @@ static int make_run(struct tw_experiment *x, int arm, uint64_t number)
         .agents = true,
         .max_steps = (uint32_t)x->asked.steps,
         .window_last = UINT32_MAX,
+        .fresh_dir = tw_remote_is_on(&x->on),
+        .on = &x->on,
+        .at_node = x->round_node,
         /* the value of a loss is kept from tensors on */
         .level = x->metric.measure.metric == TW_METRIC_LOSS ? TWIN_LEVEL_TENSORS : TWIN_LEVEL_STEPS,
     };
@@ -74,6 +87,8 @@ static int make_run(struct tw_experiment *x, int arm, uint64_t number)
         rc = keep_text(&x->dir[arm], &x->made[arm], tw_strdup(r->dir));
     if (rc == 0 && !x->interrupted)
         rc = note_bits(x, arm, r);
+    if (r)
+        note_node(x, r);
     twin_run_free(t.run);
     return rc ? tw_front_trouble(x->front, NULL, "significant: no memory for the runs") : 0;
 }
@@ -85,6 +100,8 @@ int tw_experiment_make(struct tw_experiment *x)
         /* Which arm goes first in a round is drawn, so that what drifts on the machine (heat, other
          * jobs) falls on both alike. */
         const int first = (int)(tw_mix64(x->asked.seed * 0x9E3779B97F4A7C15u + i) & 1);
+        tw_free(x->round_node);
+        x->round_node = NULL;
         rc = make_run(x, first, i + 1);
         x->interrupted |= tw_front_stops(x->front);
         if (rc == 0 && !x->interrupted)
@@ -199,5 +216,7 @@ void tw_experiment_fini(struct tw_experiment *x)
         tw_set_free(&x->speed.set[arm]);
         tw_set_free(&x->metric.set[arm]);
     }
+    tw_free(x->round_node);
+    tw_remote_close(&x->on);
     tw_free(x->home);
 }

@@ -6,11 +6,13 @@
  * answered by itself: speed, a metric, the bits of the last weights.
  */
 #include "front.h"
+#include "remote.h"
 #include "significant_sets.h"
 
 struct tw_experiment_asked {
     const char *command[2], *home; /* of sh -c; the option's, or NULL */
     uint64_t runs, seed, steps;
+    struct tw_remote_asked engine; /* who is to make the runs */
     bool json, quiet;
 };
 
@@ -24,6 +26,7 @@ struct tw_bits {
  * any case. */
 struct tw_experiment {
     const struct tw_front *front;
+    struct tw_remote on; /* who makes the runs; its engine NULL: this process */
     struct tw_experiment_asked asked;
     char *home; /* owned */
     /* the folders of the runs that were made whole; owned */
@@ -31,6 +34,10 @@ struct tw_experiment {
     size_t made[2];
     struct tw_bits bits[2];
     struct tw_significant speed, metric;
+    /* the node of the first run of a round, on which the second one is made, too; NULL: it has
+     * none, or where runs are made is not ours to say; owned */
+    char *round_node;
+    bool apart;                  /* the runs of a round may have been on different nodes */
     bool interrupted, no_metric; /* no_metric: no run of an arm has it, and it was not asked */
 };
 

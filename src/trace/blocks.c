@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -81,14 +82,16 @@ static int publish(const char *from, const char *to)
 }
 
 /* Creates the file under a temporary name, writes its header, gives it its name. On failure nothing
- * is left and the writer is off. The seal of the header is what the first block is chained to. */
+ * is left and the writer is off. The seal of the header is what the first block is chained to.
+ * Nothing is malloc'ed: see free_notes in intern.c. */
 void tw_file_create(struct twin_writer *w)
 {
     struct tw_drain *d = &w->drain;
-    char *temp = tw_printf("%s.new", w->path);
+    char temp[PATH_MAX];
     struct stat st;
-    int error = temp ? 0 : ENOMEM;
-    if (temp) {
+    int n = snprintf(temp, sizeof temp, "%s.new", w->path);
+    int error = n > 0 && (size_t)n < sizeof temp ? 0 : ENAMETOOLONG;
+    if (error == 0) {
         unlink(temp); /* left by a process that was killed right here */
         d->fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
         error = d->fd < 0 ? errno : 0;
@@ -117,7 +120,6 @@ void tw_file_create(struct twin_writer *w)
         if (error != 0)
             unlink(temp);
     }
-    tw_free(temp);
     if (error != 0) {
         if (d->fd >= 0)
             close(d->fd);
@@ -235,24 +237,31 @@ static void put_dict(struct twin_writer *w, void *fixed, size_t fixed_bytes,
     d->dict.entries++;
 }
 
-/* Takes the whole list of waiting notes under the lock and writes them without it. */
+/* Takes the whole list of waiting notes under the lock and writes them without it. A recorder frees
+ * them. */
 static void put_notes(struct twin_writer *w)
 {
     if (!atomic_load_explicit(&w->notes_waiting, memory_order_acquire))
         return;
     pthread_mutex_lock(&w->intern_lock);
-    struct tw_note_node *n = w->notes, *next;
+    struct tw_note_node *n = w->notes, *last = NULL;
     w->notes = NULL;
     w->notes_end = &w->notes;
     atomic_store(&w->notes_waiting, false);
     pthread_mutex_unlock(&w->intern_lock);
-    for (; n; n = next) {
+    struct tw_note_node *written = n;
+    for (; n; n = n->next) {
+        last = n;
         struct tw_note note = {.key_bytes = n->key_bytes, .value_bytes = n->value_bytes};
-        next = n->next;
         put_dict(w, &note, sizeof note, TW_ENTRY_NOTE, n->bytes, n->key_bytes,
                  n->bytes + n->key_bytes, n->value_bytes);
-        tw_free(n);
     }
+    if (!last)
+        return;
+    pthread_mutex_lock(&w->intern_lock);
+    last->next = w->notes_written;
+    w->notes_written = written;
+    pthread_mutex_unlock(&w->intern_lock);
 }
 
 /* Everything interned so far. What the pending records use was interned before they were pushed, so

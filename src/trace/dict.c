@@ -201,6 +201,34 @@ static bool add_open_gap(struct twin_trace *t)
                                 left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
 }
 
+/*
+ * "1 of 3": the process learned its rank after its first record. The last such note counts. Bytes
+ * of a trace are foreign, so a note of another form says nothing.
+ */
+static void take_rank(struct twin_trace *t, const char *value)
+{
+    uint64_t rank, world;
+    char number[16];
+    const char *of = strstr(value, " of ");
+    if (!of || of - value >= (ptrdiff_t)sizeof number || strlen(of + 4) >= sizeof number)
+        return;
+    memcpy(number, value, (size_t)(of - value));
+    number[of - value] = '\0';
+    if (tw_parse_u64(number, INT32_MAX - 1, &rank) != 0 ||
+        tw_parse_u64(of + 4, INT32_MAX, &world) != 0 || world <= rank)
+        return;
+    t->info.rank = (int32_t)rank;
+    t->info.world = (int32_t)world;
+    memcpy(t->role, "main", 5);
+}
+
+static void take_notes(struct twin_trace *t)
+{
+    for (size_t i = 0; i < t->dict.note_count; i++)
+        if (strcmp(t->dict.notes[i].key, TW_NOTE_RANK) == 0)
+            take_rank(t, t->dict.notes[i].value);
+}
+
 /* 0 when the definitions are there; only the first call reads. */
 int tw_dict_load(struct twin_trace *t, struct twin_error *err)
 {
@@ -215,6 +243,8 @@ int tw_dict_load(struct twin_trace *t, struct twin_error *err)
         rc = TWIN_ENOMEM;
     tw_buf_free(&offsets);
     t->dict.failed = rc != 0;
+    if (rc == 0)
+        take_notes(t);
     return rc ? twin_error_set(err, rc, "%s: its definitions cannot be read: %s", t->path,
                                twin_error_name(rc))
               : 0;
@@ -292,6 +322,26 @@ bool twin_trace_note(struct twin_trace *t, size_t index, const char **key, const
     *key = t->dict.notes[index].key;
     *value = t->dict.notes[index].value;
     return true;
+}
+
+const char *twin_trace_note_of(struct twin_trace *t, const char *wanted)
+{
+    const char *key, *value;
+    for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
+        if (strcmp(key, wanted) == 0)
+            return value;
+    return NULL;
+}
+
+uint32_t twin_trace_attempt(struct twin_trace *t)
+{
+    uint64_t n;
+    tw_dict_load(t, NULL);
+    for (size_t i = 0; i < t->dict.note_count; i++)
+        if (strcmp(t->dict.notes[i].key, TW_NOTE_ATTEMPT) == 0 &&
+            tw_parse_u64(t->dict.notes[i].value, INT32_MAX, &n) == 0)
+            return (uint32_t)n;
+    return 0;
 }
 
 bool twin_trace_gap(struct twin_trace *t, size_t index, uint32_t *step, uint32_t *dropped)

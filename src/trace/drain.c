@@ -61,7 +61,7 @@ static bool take_ring(struct twin_writer *w, struct tw_thread *t, uint32_t limit
     }
     atomic_store_explicit(&t->tail, tail, memory_order_release);
     return tail == head &&
-           atomic_load_explicit(&t->head, memory_order_relaxed) - tail > w->ring_bytes / 4;
+           atomic_load_explicit(&t->head, memory_order_relaxed) - tail > t->mask / 4;
 }
 
 /* Takes a thread that has ended, and whose ring is empty, out of the list and frees it. Its count

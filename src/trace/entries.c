@@ -165,6 +165,15 @@ bool tw_decode_step(const char *at, const struct tw_entry *e, struct twin_step_h
     return left == 0;
 }
 
+struct twin_digest twin_trace_digest(const struct twin_trace_record *r, const struct twin_layout *y)
+{
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < y->ndim; i++)
+        elements *= (uint64_t)y->shape[i];
+    return twin_digest_finish(r->digest, elements * twin_dtype_size(y->dtype), y->dtype, y->ndim,
+                              y->shape, 0);
+}
+
 /* ---- records of some steps */
 
 /* While twin_trace_read() runs: the steps that are wanted, the caller's limit, and the records so

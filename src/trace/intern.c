@@ -15,12 +15,50 @@
 #include <errno.h>
 #include <string.h>
 
+/* A mapping that holds what was interned; the room behind the header is given out from the front.
+ */
+struct tw_pool_piece {
+    struct tw_pool_piece *before;
+    size_t bytes, used; /* header included */
+};
+#define POOL_PIECE ((size_t)64 << 10)
+
+/* Zeroed memory that stays until the writer is freed; NULL when there is none. intern_lock is held.
+ * Not by malloc, which gives the calling thread an arena of addresses (src/base/room.c). */
+static void *keep(struct twin_writer *w, size_t bytes)
+{
+    struct tw_pool_piece *p = w->pool;
+    size_t room = (bytes + 7) / 8 * 8;
+    if (tw_alloc_refused())
+        return NULL;
+    if (!p || p->bytes - p->used < room) {
+        size_t all = sizeof *p + room > POOL_PIECE ? sizeof *p + room : POOL_PIECE;
+        p = tw_room_map(all);
+        if (!p)
+            return NULL;
+        *p = (struct tw_pool_piece){.before = w->pool, .bytes = all, .used = sizeof *p};
+        w->pool = p;
+    }
+    p->used += room;
+    return (char *)p + p->used - room;
+}
+
+static void free_pool(struct twin_writer *w)
+{
+    for (struct tw_pool_piece *p = w->pool, *before; p; p = before) {
+        before = p->before;
+        tw_room_unmap(p, p->bytes);
+    }
+    w->pool = NULL;
+}
+
 /* Doubles the hash table and enters all ids again. 0 or TWIN_ENOMEM, with the old table in force.
  */
-static int grow_slots(struct tw_table *t, uint32_t (*hash_of)(const void *item))
+static int grow_slots(struct twin_writer *w, struct tw_table *t,
+                      uint32_t (*hash_of)(const void *item))
 {
     uint32_t n = t->slot_count ? t->slot_count * 2 : 256;
-    uint32_t *slots = tw_calloc(n, sizeof *slots);
+    uint32_t *slots = keep(w, n * sizeof *slots);
     if (!slots)
         return TWIN_ENOMEM;
     uint32_t count = atomic_load_explicit(&t->count, memory_order_relaxed);
@@ -30,7 +68,6 @@ static int grow_slots(struct tw_table *t, uint32_t (*hash_of)(const void *item))
             i = (i + 1) & (n - 1);
         slots[i] = id;
     }
-    tw_free(t->slots);
     t->slots = slots;
     t->slot_count = n;
     return 0;
@@ -39,7 +76,8 @@ static int grow_slots(struct tw_table *t, uint32_t (*hash_of)(const void *item))
 /* Finds an equal item, or makes room for a new one; *fresh says which. Returns the id, 0 when there
  * is no room. A fresh id is not visible to others before commit_item(). The table is kept at most
  * half full. */
-static uint32_t find_item(struct tw_table *t, const void *item, uint32_t (*hash_of)(const void *),
+static uint32_t find_item(struct twin_writer *w, struct tw_table *t, const void *item,
+                          uint32_t (*hash_of)(const void *),
                           bool (*same)(const void *, const void *), bool *fresh)
 {
     uint32_t count = atomic_load_explicit(&t->count, memory_order_relaxed);
@@ -50,12 +88,12 @@ static uint32_t find_item(struct tw_table *t, const void *item, uint32_t (*hash_
             if (same(tw_table_at(t, t->slots[i]), item))
                 return t->slots[i];
     }
-    if (count >= TW_TABLE_MAX || (count * 2 >= t->slot_count && grow_slots(t, hash_of) != 0))
+    if (count >= TW_TABLE_MAX || (count * 2 >= t->slot_count && grow_slots(w, t, hash_of) != 0))
         return 0;
     _Atomic(char *) *chunk = &t->chunk[count / TW_CHUNK];
     char *room = atomic_load_explicit(chunk, memory_order_relaxed);
     if (!room) {
-        room = tw_calloc(TW_CHUNK, t->item);
+        room = keep(w, TW_CHUNK * t->item);
         if (!room)
             return 0;
         atomic_store_explicit(chunk, room, memory_order_relaxed);
@@ -139,9 +177,9 @@ uint32_t twin_writer_string(struct twin_writer *w, const char *s, size_t bytes)
                                   .n = bytes < TW_STRING_MAX ? (uint32_t)bytes : TW_STRING_MAX};
     item.hash = tw_trace_string_hash(s, item.n);
     pthread_mutex_lock(&w->intern_lock);
-    uint32_t id = find_item(&w->strings, &item, string_hash, same_string, &fresh);
+    uint32_t id = find_item(w, &w->strings, &item, string_hash, same_string, &fresh);
     if (id && fresh) {
-        char *copy = tw_malloc(item.n);
+        char *copy = keep(w, item.n);
         if (copy) {
             memcpy(copy, s, item.n);
             item.bytes = copy;
@@ -172,9 +210,9 @@ uint32_t twin_writer_layout(struct twin_writer *w, uint8_t dtype, uint32_t ndim,
                                   .ndim = (uint8_t)ndim,
                                   .shape = copy};
     pthread_mutex_lock(&w->intern_lock);
-    uint32_t id = find_item(&w->layouts, &item, layout_hash, same_layout, &fresh);
+    uint32_t id = find_item(w, &w->layouts, &item, layout_hash, same_layout, &fresh);
     if (id && fresh) {
-        item.shape = tw_malloc(ndim * sizeof *copy);
+        item.shape = keep(w, ndim * sizeof *copy);
         if (item.shape) {
             memcpy(item.shape, copy, ndim * sizeof *copy);
             commit_item(&w->layouts, id, &item, layout_hash(&item));
@@ -202,7 +240,7 @@ static struct tw_key_item *key_of(struct twin_writer *w, const struct twin_serie
     bool fresh;
     item.hash = tw_trace_key_hash(s->phase, s->kind, hash_of_id(w, s->name),
                                   hash_of_id(w, s->scope), hash_of_id(w, s->role));
-    uint32_t id = find_item(&w->keys, &item, key_hash, same_key, &fresh);
+    uint32_t id = find_item(w, &w->keys, &item, key_hash, same_key, &fresh);
     if (id && fresh)
         commit_item(&w->keys, id, &item, key_hash(&item));
     return id ? tw_table_at(&w->keys, id) : NULL;
@@ -227,7 +265,7 @@ uint32_t twin_writer_series(struct twin_writer *w, const struct twin_series *s)
         h = tw_mix64(h ^ ids[i]);
     item.hash = (uint32_t)h;
     pthread_mutex_lock(&w->intern_lock);
-    uint32_t id = find_item(&w->series, &item, series_hash, same_series, &fresh);
+    uint32_t id = find_item(w, &w->series, &item, series_hash, same_series, &fresh);
     if (id && fresh) {
         item.key = key_of(w, s);
         if (item.key)
@@ -240,7 +278,17 @@ uint32_t twin_writer_series(struct twin_writer *w, const struct twin_series *s)
     return id ? id : lose_item(w);
 }
 
-/* Appends a note to the list that the drain thread takes. Key and value are cut to their limits. */
+static void free_notes(struct tw_note_node *n)
+{
+    for (struct tw_note_node *next; n; n = next) {
+        next = n->next;
+        tw_free(n);
+    }
+}
+
+/* Appends a note to the list that the drain thread takes. Key and value are cut to their limits.
+ * Notes that were written are freed here: a thread that frees gets an arena of malloc, 64 MiB of
+ * addresses, and the drain thread needs none. */
 void twin_writer_note(struct twin_writer *w, const char *key, const char *value)
 {
     if (!tw_writer_on(w) || !key || !value)
@@ -258,8 +306,11 @@ void twin_writer_note(struct twin_writer *w, const char *key, const char *value)
         pthread_mutex_lock(&w->intern_lock);
         *w->notes_end = n;
         w->notes_end = &n->next;
+        struct tw_note_node *written = w->notes_written;
+        w->notes_written = NULL;
         atomic_store_explicit(&w->notes_waiting, true, memory_order_release);
         pthread_mutex_unlock(&w->intern_lock);
+        free_notes(written);
     } else {
         lose_item(w);
     }
@@ -276,20 +327,18 @@ int tw_intern_init(struct twin_writer *w)
     return pthread_mutex_init(&w->intern_lock, NULL);
 }
 
-static void free_notes(struct twin_writer *w)
+static void forget_notes(struct twin_writer *w)
 {
-    for (struct tw_note_node *n = w->notes, *next; n; n = next) {
-        next = n->next;
-        tw_free(n);
-    }
-    w->notes = NULL;
+    free_notes(w->notes);
+    free_notes(w->notes_written);
+    w->notes = w->notes_written = NULL;
     w->notes_end = &w->notes;
     atomic_store(&w->notes_waiting, false);
 }
 
 void tw_intern_restart(struct twin_writer *w)
 {
-    free_notes(w);
+    forget_notes(w);
     uint32_t n = atomic_load(&w->keys.count);
     for (uint32_t id = 1; id <= n; id++) {
         struct tw_key_item *k = tw_table_at(&w->keys, id);
@@ -298,24 +347,10 @@ void tw_intern_restart(struct twin_writer *w)
     }
 }
 
-static void free_table(struct tw_table *t)
-{
-    for (size_t i = 0; i < TW_TABLE_MAX / TW_CHUNK; i++)
-        tw_free(atomic_load(&t->chunk[i]));
-    tw_free(t->slots);
-}
-
 /* Frees everything; no thread uses the writer any more. */
 void tw_intern_fini(struct twin_writer *w)
 {
-    free_notes(w);
-    for (uint32_t id = 1, n = atomic_load(&w->strings.count); id <= n; id++)
-        tw_free((char *)((struct tw_string_item *)tw_table_at(&w->strings, id))->bytes);
-    for (uint32_t id = 1, n = atomic_load(&w->layouts.count); id <= n; id++)
-        tw_free(((struct tw_layout_item *)tw_table_at(&w->layouts, id))->shape);
-    free_table(&w->strings);
-    free_table(&w->keys);
-    free_table(&w->series);
-    free_table(&w->layouts);
+    forget_notes(w);
+    free_pool(w);
     pthread_mutex_destroy(&w->intern_lock);
 }

@@ -20,11 +20,50 @@
 /* good headers with bad payloads that are stepped over while looking for the last good block */
 #define BAD_PAYLOADS 4096
 
+/* Opens the file, and lends the memory in which it is read. */
+static int take_up(struct twin_trace *t, struct stat *st, struct twin_error *err)
+{
+    t->fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (t->fd < 0 || fstat(t->fd, st) != 0)
+        return twin_error_system(err, "cannot open trace %s", t->path);
+    t->payload = tw_malloc(TW_PAYLOAD_MAX);
+    t->cache = tw_calloc(TW_HEADER_CACHE, sizeof *t->cache);
+    return t->payload && t->cache ? 0 : tw_no_memory(err, "opening trace %s", t->path);
+}
+
+int tw_trace_wake(struct twin_trace *t, struct twin_error *err)
+{
+    struct stat st;
+    if (t->fd >= 0)
+        return 0;
+    int rc = take_up(t, &st, err);
+    if (rc == 0 && (st.st_dev != t->device || st.st_ino != t->inode || !S_ISREG(st.st_mode)))
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: another file took its place", t->path);
+    if (rc != 0)
+        twin_trace_rest(t);
+    return rc;
+}
+
+void twin_trace_rest(struct twin_trace *t)
+{
+    if (t->fd >= 0)
+        close(t->fd);
+    t->fd = -1;
+    tw_free(t->payload);
+    tw_free(t->cache);
+    t->payload = NULL;
+    t->cache = NULL;
+    t->payload_offset = 0;
+}
+
 /* Reads up to n bytes; fewer at the end of the file. Counts what was read, for those who measure
  * it. */
 int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset,
                    struct twin_error *err)
 {
+    int rc = tw_trace_wake(t, err);
+    if (rc != 0)
+        return rc;
     ssize_t got = tw_pread_all(t->fd, to, n, offset);
     if (got < 0)
         return twin_error_system(err, "%s: cannot read %zu bytes at %llu", t->path, n,
@@ -56,10 +95,13 @@ bool tw_trace_header_ok(const struct twin_trace *t, const struct tw_block *b, ui
 int tw_trace_header(struct twin_trace *t, uint64_t offset, struct tw_block *b,
                     struct twin_error *err)
 {
-    struct tw_block *cached = &t->cache[offset / TW_BLOCK_ALIGN % TW_HEADER_CACHE];
     if (offset < sizeof(struct tw_file_header) || offset % TW_BLOCK_ALIGN != 0 ||
         offset > t->size || t->size - offset < sizeof *b)
         return TW_DAMAGED;
+    int rc = tw_trace_wake(t, err);
+    if (rc != 0)
+        return rc;
+    struct tw_block *cached = &t->cache[offset / TW_BLOCK_ALIGN % TW_HEADER_CACHE];
     if (cached->magic && cached->offset == offset) {
         *b = *cached;
         return TW_GOOD;
@@ -80,7 +122,9 @@ int tw_trace_payload(struct twin_trace *t, const struct tw_block *b, struct twin
     if (t->payload_offset == b->offset)
         return TW_GOOD;
     t->payload_offset = 0;
-    int n = tw_trace_pread(t, t->payload, b->payload_bytes, b->offset + sizeof *b, err);
+    int n = tw_trace_wake(t, err);
+    if (n == 0)
+        n = tw_trace_pread(t, t->payload, b->payload_bytes, b->offset + sizeof *b, err);
     if (n < 0)
         return n;
     if ((uint32_t)n != b->payload_bytes ||
@@ -298,15 +342,18 @@ static void fill_info(struct twin_trace *t)
     i->last_time_ns = t->last.time_ns;
 }
 
-static int open_file(struct twin_trace *t, const char *path, struct twin_error *err)
+static int open_file(struct twin_trace *t, struct twin_error *err)
 {
     struct stat st;
-    t->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (t->fd < 0 || fstat(t->fd, &st) != 0)
-        return twin_error_system(err, "cannot open trace %s", path);
+    int rc = take_up(t, &st, err);
+    if (rc != 0)
+        return rc;
     if (!S_ISREG(st.st_mode))
-        return twin_error_set(err, TWIN_EFORMAT, "%s is no trace: it is not a regular file", path);
+        return twin_error_set(err, TWIN_EFORMAT, "%s is no trace: it is not a regular file",
+                              t->path);
     t->size = (uint64_t)st.st_size;
+    t->device = st.st_dev;
+    t->inode = st.st_ino;
     return read_file_header(t, err);
 }
 
@@ -319,13 +366,12 @@ int twin_trace_open(const char *path, struct twin_trace **out, struct twin_error
     if (t) {
         t->fd = -1;
         t->path = tw_strdup(path);
-        t->payload = tw_malloc(TW_PAYLOAD_MAX);
     }
-    if (!t || !t->path || !t->payload) {
+    if (!t || !t->path) {
         twin_trace_close(t);
         return tw_no_memory(err, "opening trace %s", path);
     }
-    int rc = open_file(t, path, err);
+    int rc = open_file(t, err);
     if (rc == 0 && t->size > sizeof t->header) {
         int look = tw_trace_scan_back(t, t->size, true, &t->last, err);
         t->any = look == TW_GOOD;
@@ -344,11 +390,9 @@ void twin_trace_close(struct twin_trace *t)
 {
     if (!t)
         return;
-    if (t->fd >= 0)
-        close(t->fd);
+    twin_trace_rest(t);
     tw_dict_free(&t->dict);
     tw_free(t->observed);
-    tw_free(t->payload);
     tw_free(t->path);
     tw_free(t);
 }

@@ -46,17 +46,17 @@ struct tw_dict {
 /* An open trace. Not for two threads at once: cache, payload and definitions change while it is
  * read. */
 struct twin_trace {
-    int fd;
+    int fd; /* -1: at rest (twin_trace_rest) */
     char *path;
-    uint64_t size;
+    uint64_t size, device, inode;
     struct tw_file_header header;
     struct twin_trace_info info;
     char role[TW_ROLE_MAX + 1];
     bool any; /* there is a good block: */
     struct tw_block last;
     uint64_t bytes_read;
-    struct tw_block cache[TW_HEADER_CACHE]; /* good headers by offset; magic 0 = empty */
-    char *payload; /* TW_PAYLOAD_MAX; of the block at payload_offset (0 = none) */
+    struct tw_block *cache; /* good headers by offset; magic 0 = empty; NULL: at rest */
+    char *payload; /* TW_PAYLOAD_MAX; of the block at payload_offset (0 = none); NULL: at rest */
     uint64_t payload_offset;
     /* the last answer of a scan backwards: a hole is met again at each probe */
     uint64_t hole_from, hole_to;
@@ -71,6 +71,8 @@ struct twin_trace {
 };
 
 /* reader.c */
+/* Ends a rest. Everything that uses t->fd, t->payload or t->cache comes after it. */
+int tw_trace_wake(struct twin_trace *t, struct twin_error *err);
 /* Reads up to n bytes. Returns their number (fewer at the end of the file), or a negative error. */
 int tw_trace_pread(struct twin_trace *t, void *to, size_t n, uint64_t offset,
                    struct twin_error *err);

@@ -20,23 +20,39 @@
 #define STEP_PATIENCE_NS UINT64_C(30000000000)
 /* How long a recorder with a full ring sleeps between two looks, in a lossless trace. */
 #define LOSSLESS_POLL_NS 100000u
+/* Where memory is limited, a ring takes at most this part of what is left for rings. */
+#define RING_PART 64
 
-/* Gives the calling thread a ring and puts it into the list; NULL when there is no memory. The list
- * is read without the lock by the drain thread: an entry is complete before it is released. */
+/* How large the ring of another thread becomes: as asked for, but where memory is limited at most a
+ * part of what is left, so that the first threads have large rings and many have one. Half of it is
+ * for threads that get none: they still count in the values of their steps. */
+static size_t ring_of_room(const struct twin_writer *w)
+{
+    uint64_t for_rings = tw_room_left();
+    if (for_rings != UINT64_MAX) {
+        uint64_t kept = tw_room_all() / 2;
+        for_rings = for_rings > kept ? for_rings - kept : 0;
+    }
+    size_t bytes = w->ring_bytes;
+    while (bytes > for_rings / RING_PART && bytes >= TW_RING_MIN)
+        bytes /= 2;
+    return bytes >= TW_RING_MIN ? bytes : 0;
+}
+
+/* Gives the calling thread a ring and puts it into the list; NULL when there is no memory. Both are
+ * one mapping: this may be the first that the thread asks for, and malloc would make an arena. The
+ * list is read without the lock by the drain thread: an entry is complete before it is released. */
 static struct tw_thread *thread_begin(struct twin_writer *w)
 {
-    struct tw_thread *t = NULL;
-    char *ring = tw_malloc(w->ring_bytes);
-    if (ring)
-        t = tw_calloc(1, sizeof *t);
+    size_t bytes = ring_of_room(w);
+    struct tw_thread *t = tw_room_map(sizeof *t + bytes);
     if (!t || pthread_setspecific(w->key, t) != 0) {
-        tw_free(ring);
-        tw_free(t);
+        tw_room_unmap(t, sizeof *t + bytes);
         return NULL;
     }
     t->writer = w;
-    t->ring = ring;
-    t->mask = w->ring_bytes - 1;
+    t->ring = (char *)(t + 1);
+    t->mask = (uint64_t)bytes - 1;
     pthread_mutex_lock(&w->threads_lock);
     t->number = w->thread_numbers++;
     t->next = atomic_load(&w->threads);
@@ -53,8 +69,7 @@ static struct tw_thread *this_thread(struct twin_writer *w)
 
 void tw_thread_free(struct tw_thread *t)
 {
-    tw_free(t->ring);
-    tw_free(t);
+    tw_room_unmap(t, sizeof *t + (size_t)t->mask + 1);
 }
 
 /* The thread ends: its share of both open steps goes to `orphan`, so that the step can be closed
@@ -182,13 +197,14 @@ static void encode(char *at, const struct tw_record *r, const struct parts *p,
     }
 }
 
-/* Puts the record into the ring; false when it is full. In a lossless trace this waits instead, as
- * long as the writer works. The drain thread is woken when a quarter of the ring is in use. */
+/* Puts the record into the ring; false when it is full, or when the thread has none. In a lossless
+ * trace a full one is waited for, as long as the writer works. The drain thread is woken when a
+ * quarter of the ring is in use. */
 static bool push_record(struct twin_writer *w, struct tw_thread *t, const struct tw_record *r,
                         const struct parts *p, const struct twin_observation *o)
 {
     char *at = ring_room(t, p->bytes);
-    while (!at && w->lossless && tw_writer_on(w) && getpid() == w->pid) {
+    while (!at && w->lossless && t->mask != TW_NO_RING && tw_writer_on(w) && getpid() == w->pid) {
         tw_drain_wake(w, true);
         tw_sleep_ns(LOSSLESS_POLL_NS);
         at = ring_room(t, p->bytes);
@@ -198,9 +214,9 @@ static bool push_record(struct twin_writer *w, struct tw_thread *t, const struct
     encode(at, r, p, o);
     uint64_t head = atomic_load_explicit(&t->head, memory_order_relaxed) + p->bytes;
     atomic_store_explicit(&t->head, head, memory_order_release);
-    if (head - t->seen_tail > w->ring_bytes / 4) {
+    if (head - t->seen_tail > t->mask / 4) {
         t->seen_tail = atomic_load_explicit(&t->tail, memory_order_acquire);
-        if (head - t->seen_tail > w->ring_bytes / 4 &&
+        if (head - t->seen_tail > t->mask / 4 &&
             atomic_load_explicit(&w->sleeping, memory_order_relaxed))
             tw_drain_wake(w, true);
     }

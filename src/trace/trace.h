@@ -111,9 +111,11 @@ struct twin_writer_options {
     int32_t rank, world; /* 0 and 1 when not distributed */
     /* role of this process: "main", "loader worker 0"; copied; NULL = "main" */
     const char *role;
-    size_t ring_bytes; /* per recording thread; 0 = 4 MiB; rounded up to a power of two */
-    uint32_t seal_ms;  /* 0 = 250 */
-    bool lossless;     /* a full ring makes the caller wait instead of dropping */
+    /* per recording thread; 0 = 4 MiB; rounded up to a power of two; smaller, or none, where
+     * ulimit -v or -d holds (src/base/room.c) */
+    size_t ring_bytes;
+    uint32_t seal_ms; /* 0 = 250 */
+    bool lossless;    /* a full ring makes the caller wait instead of dropping */
 };
 
 /* Creates the file and starts the drain thread (all signals blocked in it). On failure *out is
@@ -160,6 +162,12 @@ uint32_t twin_writer_step(const struct twin_writer *w);
 /* A note: key and value strings for coverage, armed and unarmed hooks, the job's outcome. Not part
  * of any hash. */
 void twin_writer_note(struct twin_writer *w, const char *key, const char *value);
+/* The key of a note that readers of a trace take for its rank: "1 of 3" (RANK of WORLD). Its
+ * process joined its group after its first record, and its role is "main" from then on. */
+#define TW_NOTE_RANK "rank"
+/* The key of a note that says which attempt of a launcher the process belongs to, where it is not
+ * the first: "1" of the ranks that torchrun started again once. */
+#define TW_NOTE_ATTEMPT "attempt"
 
 /* Adds to the time spent inside hooks (observer effect); written with each seal. */
 void twin_writer_add_observer_ns(struct twin_writer *w, uint64_t ns);
@@ -172,8 +180,8 @@ void twin_writer_flush(struct twin_writer *w);
 void twin_writer_close(struct twin_writer *w);
 
 /* In the child after fork(): keeps the intern tables, discards rings and file of the parent, opens
- * a new file. Step restarts at 0. Must be called by the only thread of the child. On error the
- * writer is dead (all calls no-ops). */
+ * a new file. Step restarts at 0. By any thread of the child, while no other one uses the writer.
+ * On error the writer is dead (all calls no-ops). */
 int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_writer_options *o,
                                   struct twin_error *err);
 /*
@@ -199,6 +207,8 @@ struct twin_trace;
 struct twin_trace_info {
     uint32_t version;
     uint8_t run_id[16];
+    /* As the header says; once the definitions are loaded, as a note in the trace says, where the
+     * process joined its group after its first record (TW_NOTE_RANK). */
     int32_t rank, world;
     uint32_t pid;
     const char *role;
@@ -220,6 +230,11 @@ struct twin_trace_info {
  * TWIN_EVERSION, TWIN_ENOMEM. */
 int twin_trace_open(const char *path, struct twin_trace **out, struct twin_error *err);
 void twin_trace_close(struct twin_trace *t);
+/* Gives back the file descriptor and the memory in which the file is read; definitions and
+ * summaries stay. The next call that reads opens the file again, and fails where another one took
+ * its place (TWIN_EFORMAT). So thousands of traces can be held at once. Not while another thread
+ * uses the trace, nor within a callback of a walk. */
+void twin_trace_rest(struct twin_trace *t);
 const struct twin_trace_info *twin_trace_info(const struct twin_trace *t);
 uint64_t twin_trace_bytes_read(const struct twin_trace *t);
 
@@ -304,8 +319,16 @@ int twin_trace_definitions(struct twin_trace *t, struct twin_error *err);
 const char *twin_trace_string(struct twin_trace *t, uint32_t id);
 const struct twin_series *twin_trace_series(struct twin_trace *t, uint32_t id);
 const struct twin_layout *twin_trace_layout(struct twin_trace *t, uint32_t id);
+/* The digest of a record as it is shown and compared across unlike shapes: a trace keeps the raw
+ * sums; these are mixed with size, type and shape. y: the record's layout. */
+struct twin_digest twin_trace_digest(const struct twin_trace_record *r,
+                                     const struct twin_layout *y);
 /* Notes in file order. index from 0; false past the end. */
 bool twin_trace_note(struct twin_trace *t, size_t index, const char **key, const char **value);
+/* The first value of this key, borrowed from the trace; NULL: there is no such note. */
+const char *twin_trace_note_of(struct twin_trace *t, const char *key);
+/* Which attempt of its launcher the process belongs to (TW_NOTE_ATTEMPT); 0: the first. */
+uint32_t twin_trace_attempt(struct twin_trace *t);
 /* Gaps: steps in which records were dropped. index from 0; false past the end. */
 bool twin_trace_gap(struct twin_trace *t, size_t index, uint32_t *step, uint32_t *dropped);
 
@@ -347,6 +370,25 @@ struct twin_trace_summary {
 const struct twin_trace_summary *twin_trace_summary(const struct twin_trace *t);
 /* Is there a record of this series with contents? Known with the summary. */
 bool twin_trace_observed(const struct twin_trace *t, uint32_t series);
+
+/* What verifying has found of an intact trace, for another process that has the same file. bytes,
+ * seal: which file that is; the seal of the last block covers all that stands before it. */
+struct twin_trace_verified {
+    uint64_t bytes, seal[2];
+    struct twin_trace_summary summary;
+    uint8_t *observed; /* bit i % 8 of byte i / 8: series i has contents (twin_trace_observed) */
+    uint32_t series;   /* how many bits */
+};
+/* Fills *out, whose `observed` the caller frees with tw_free. TWIN_EINVAL: the trace was not
+ * verified, or is not intact; TWIN_ENOMEM. */
+int twin_trace_hand_over(const struct twin_trace *t, struct twin_trace_verified *out,
+                         struct twin_error *err);
+/* Takes for this trace what another process has found, as if it had been verified here. v may come
+ * from anywhere, but `observed` must have the bits that `series` promises; nothing of v is kept.
+ * TWIN_EINVAL: it is of another file, or cannot be true of this one; TWIN_ENOMEM. The trace is then
+ * as it was. */
+int twin_trace_take_over(struct twin_trace *t, const struct twin_trace_verified *v,
+                         struct twin_error *err);
 
 #ifdef __cplusplus
 }

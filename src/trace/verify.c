@@ -483,7 +483,10 @@ static int check_all(struct check *c, bool beside)
     struct tw_hash128 start = tw_hash_bytes(&t->header, sizeof t->header, 0);
     c->before.seal_a = start.a;
     c->before.seal_b = start.b;
-    int rc = tw_reading_begin(&reading, t, sizeof t->header, end, beside);
+    int rc = tw_trace_wake(t, c->err);
+    if (rc != 0)
+        return rc;
+    rc = tw_reading_begin(&reading, t, sizeof t->header, end, beside);
     rc = rc != 0 ? tw_no_memory(c->err, "verifying %s", t->path) : 0;
     for (const struct tw_batch *b; rc == 0 && (b = tw_reading_next(&reading));) {
         t->bytes_read += b->read;

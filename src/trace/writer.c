@@ -21,7 +21,6 @@
 #define FLUSH_PATIENCE_NS UINT64_C(10000000000)
 /* Bytes of a thread's ring; always a power of two. */
 #define RING_DEFAULT ((size_t)4 << 20)
-#define RING_MIN ((size_t)16 << 10)
 #define RING_MAX ((size_t)1 << 30)
 #define DRAIN_STACK ((size_t)256 << 10)
 
@@ -70,10 +69,10 @@ static void fill_header(struct twin_writer *w, const struct twin_writer_options 
     memcpy(h->role, role, h->role_bytes);
 }
 
-/* The next power of two from RING_MIN to RING_MAX; 0 asks for the default. */
+/* The next power of two from TW_RING_MIN to RING_MAX; 0 asks for the default. */
 static size_t ring_size(size_t wanted)
 {
-    size_t n = RING_MIN;
+    size_t n = TW_RING_MIN;
     wanted = wanted ? wanted : RING_DEFAULT;
     while (n < wanted && n < RING_MAX)
         n *= 2;
@@ -297,11 +296,12 @@ void twin_writer_child_after_fork(struct twin_writer *w)
         return;
     atomic_store(&w->state, TW_WRITER_DEAD);
     w->drain_running = false; /* it lives in the parent only */
+    w->forker = pthread_getspecific(w->key);
     unlock_all(w);
 }
 
-/* In the child, whose only thread this is. Its ring is used again; counters, prefixes and queues
- * begin anew. */
+/* In the child, by any of its threads: the one that forked may have started others since. The ring
+ * of the one that forked is used again; counters, prefixes and queues begin anew. */
 int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_writer_options *o,
                                   struct twin_error *err)
 {
@@ -311,24 +311,17 @@ int twin_writer_reopen_after_fork(struct twin_writer *w, const struct twin_write
         return twin_error_set(err, TWIN_EINVAL, "trace %s: reopening is for the child of a fork",
                               o->path);
     int saved = errno;
-    struct tw_thread *own = pthread_getspecific(w->key);
-    free_threads(w, own);
-    /* The forking thread keeps its ring where it has the right size; the others' threads do not
-     * exist here. */
-    if (own && ring_size(o->ring_bytes) != w->ring_bytes) {
-        free_threads(w, NULL);
-        pthread_setspecific(w->key, NULL);
-        own = NULL;
+    struct tw_thread *forker = w->forker;
+    free_threads(w, forker); /* the others' threads do not exist here */
+    if (forker) {
+        memset(forker->part, 0, sizeof forker->part);
+        atomic_store(&forker->head, 0);
+        atomic_store(&forker->tail, 0);
+        atomic_store(&forker->dropped, 0);
+        forker->seen_tail = 0;
+        forker->number = 0;
     }
-    if (own) {
-        memset(own->part, 0, sizeof own->part);
-        atomic_store(&own->head, 0);
-        atomic_store(&own->tail, 0);
-        atomic_store(&own->dropped, 0);
-        own->seen_tail = 0;
-        own->number = 0;
-    }
-    w->thread_numbers = own ? 1 : 0;
+    w->thread_numbers = forker ? 1 : 0;
     memset(w->orphan, 0, sizeof w->orphan);
     atomic_store(&w->step_seq, 0);
     w->prefix = w->order_prefix = (struct twin_value_hash){0, 0};

@@ -28,7 +28,7 @@ struct tw_table {
     uint32_t *slots, slot_count;
 };
 
-/* A string of the job; bytes is owned and not terminated. */
+/* A string of the job; bytes is in the writer's pool and not terminated. */
 struct tw_string_item {
     const char *bytes;
     uint32_t n;
@@ -47,7 +47,7 @@ struct tw_series_item {
     uint32_t hash;
     struct tw_key_item *key;
 };
-/* A type and a shape; shape is owned. */
+/* A type and a shape; shape is in the writer's pool. */
 struct tw_layout_item {
     struct tw_hash128 hash;
     uint8_t dtype, ndim;
@@ -81,8 +81,14 @@ struct tw_step_part {
     atomic_uint done;
 };
 
-/* One recording thread and its ring. The ring holds entries of format.h; head and tail count bytes
- * since the start and are taken modulo its size (mask = size - 1). */
+/* The smallest ring; all are powers of two. */
+#define TW_RING_MIN ((size_t)16 << 10)
+
+/* The mask of a thread without a ring, for want of memory: its size is 0, so it is always full. */
+#define TW_NO_RING UINT64_MAX
+
+/* One recording thread and, behind it in one mapping, its ring. The ring holds entries of format.h;
+ * head and tail count bytes since the start and are taken modulo its size (mask = size - 1). */
 struct tw_thread {
     struct tw_thread *next;
     struct twin_writer *writer;
@@ -155,6 +161,7 @@ struct twin_writer {
 
     pthread_mutex_t threads_lock;
     _Atomic(struct tw_thread *) threads;
+    struct tw_thread *forker; /* in a child, until it is reopened: who made it; NULL: had no ring */
     /* shares of threads that have ended; under threads_lock */
     struct tw_step_part orphan[2];
     uint32_t thread_numbers;
@@ -162,7 +169,9 @@ struct twin_writer {
 
     pthread_mutex_t intern_lock;
     struct tw_table strings, keys, series, layouts;
+    struct tw_pool_piece *pool;              /* intern.c: where they and what they point to lie */
     struct tw_note_node *notes, **notes_end; /* waiting to be written */
+    struct tw_note_node *notes_written;      /* to be freed by the next note */
     atomic_bool notes_waiting;
 
     atomic_uint_fast64_t observer_ns, lost;

@@ -35,6 +35,7 @@ struct tw_check_asked {
     struct tw_strings ignore;
     struct tw_remote_asked engine; /* who is to make the runs */
     bool all, lossless, no_telemetry, fresh_dir, no_zoom, no_clock, control, show_output, quiet;
+    bool require_parity;
 };
 
 /* A check that goes on. Zeroed, then `asked` to `version` filled in; tw_check_fini in any case. */
@@ -85,7 +86,8 @@ int tw_check_runs_fit(struct tw_check_asked *a, uint64_t usual, struct twin_erro
 /* ---- check_run.c: one run, of whatever part of the check */
 /* The options that all of a check's launches share. arm: 0 or 1. */
 struct twin_launch_options tw_check_launch_options(struct tw_check *c, int arm, const char *label);
-/* One run. *out is the caller's. live: compared with the first while it goes on. */
+/* One run. *out is the caller's. live: compared with the first while it goes on. TWIN_EINVAL, and
+ * no run: its ranks differ, which was not to be. */
 int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title,
                     bool live, struct twin_run **out);
 /* Gives n runs like this one to the engine, of which tw_check_launch then takes the next. */

@@ -83,6 +83,11 @@ int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, con
     struct twin_compare_options how;
     bool comparable = live_compare(c, &how) && live;
     int rc = tw_series_run(&c->series, o, title, comparable ? &how : NULL, out, &err);
+    if (rc == 0 && c->series.trial.end == TW_TRIAL_NO_PARITY) { /* the front was told why */
+        twin_run_free(*out);
+        *out = NULL;
+        return TWIN_EINVAL;
+    }
     if (rc == 0 || rc == TWIN_EINTR)
         return rc;
     return tw_front_trouble(c->series.front, &err, "check: cannot run the job");

@@ -89,6 +89,7 @@ static void put_workers(struct tw_buf *b, const struct twin_run *r)
         struct twin_trace *t = NULL;
         if (twin_trace_open(r->traces[i], &t, NULL) != 0)
             continue;
+        twin_trace_definitions(t, NULL); /* for a rank that was told late */
         const struct twin_trace_info *info = twin_trace_info(t);
         world = info->world > 0 && (unsigned)info->world > world ? (unsigned)info->world : world;
         if (!batch.len)

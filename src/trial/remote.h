@@ -46,6 +46,13 @@ struct tw_remote {
     size_t refused; /* started again by the engine beside the run that counts, which went on */
     char *why[8];
     size_t why_count;
+    /* how many runs that count each node made, in the order of the first one; the list and its
+     * names are owned */
+    struct tw_remote_made {
+        char *node;
+        size_t runs;
+    } *made;
+    size_t made_count;
 };
 
 /* home: where the runs are kept, which the nodes have to see, too. TWIN_EINVAL: bad words. */
@@ -53,6 +60,20 @@ int tw_remote_open(struct tw_remote *r, const struct tw_remote_asked *asked, con
                    const struct tw_front *front, struct twin_error *err);
 /* Takes back what still runs, and deletes the tickets. */
 void tw_remote_close(struct tw_remote *r);
+
+/* Does an engine make the runs? r may be NULL. */
+bool tw_remote_is_on(const struct tw_remote *r);
+const char *tw_remote_name(const struct tw_remote *r); /* of its engine: "slurm" */
+/* Can each run be put on one node of our choice? 0, or TWIN_EUNSUPPORTED with why not. */
+int tw_remote_can_pin(const struct tw_remote *r, struct twin_error *err);
+
+/*
+ * The nodes on which a run may be, by the engine's word and by --place, and which can each be asked
+ * for; at most `most`. Names and list are the caller's (tw_free), also after an error.
+ * TWIN_EUNSUPPORTED: runs cannot be put on nodes; TWIN_ENOMEM.
+ */
+int tw_remote_nodes(const struct tw_remote *r, size_t most, char ***name, size_t *count,
+                    struct twin_error *err);
 
 /* Gives a run away (o->on), which is made like tw_trial_make would. o and what it points to may go
  * then; what *asked points to must stay. The engine's queue decides when it begins. */
@@ -67,7 +88,25 @@ void tw_remote_drop(struct tw_remote_run *x);
 /* tw_trial_make of such options. */
 int tw_remote_make(struct tw_trial *t, const struct twin_launch_options *o, struct twin_error *err);
 
+/* ---- remote_given.c */
+/* Runs of one kind that were given away before the first of them is waited for. */
+struct tw_given {
+    struct tw_remote_run **run; /* owned, in the order in which they are taken */
+    size_t count, taken;
+};
+/* Gives n runs away, where an engine makes them; else nothing. */
+int tw_given_add(struct tw_given *a, const struct twin_launch_options *o,
+                 const struct tw_trial *asked, size_t n, struct twin_error *err);
+/* As tw_trial_make, with the next of these, or with a run that is made now. */
+int tw_given_make(struct tw_given *a, const struct twin_launch_options *o, struct tw_trial *t,
+                  struct twin_error *err);
+/* Takes back those that were not taken. */
+void tw_given_end(struct tw_given *a);
+
 /* ---- remote_said.c */
+/* "the runs were made by slurm on 2 nodes: n1 (3), n2 (2); 1 run had to be made again ...": of all
+ * runs that r made. malloc'ed; NULL: no engine, or no run, or no memory. */
+char *tw_remote_text(const struct tw_remote *r);
 /* Where the runs of a verdict were made, and what had to be made again: its notes. */
 void tw_remote_note(const struct tw_remote *r, const struct twin_run *const *runs, size_t count,
                     struct twin_verdict *v);

@@ -146,29 +146,58 @@ static void note_where_it_diverges(const struct twin_run *const *runs, size_t co
     note_split("processor", "; an association, not a cause", s, n, v);
 }
 
-static void note_repeats(const struct tw_remote *r, struct twin_verdict *v)
+/* What the engine started again by itself; NULL: nothing. Both are malloc'ed. */
+static char *refused_text(const struct tw_remote *r)
+{
+    if (!r->refused)
+        return NULL;
+    return tw_printf("%s started %zu run%s again by itself, although it was told not to; the "
+                     "second start%s refused, and nothing of it counts",
+                     tw_engine_name(r->engine), r->refused, tw_plural_s(r->refused),
+                     r->refused == 1 ? " was" : "s were");
+}
+
+/* What was made again, and why. */
+static char *repeats_text(const struct tw_remote *r)
 {
     size_t all = r->lost + r->misplaced + r->twice;
     struct tw_buf b = {0};
-    if (r->refused)
-        twin_verdict_note(v,
-                          "%s started %zu run%s again by itself, although it was told not to; the "
-                          "second start%s refused, and nothing of it counts",
-                          tw_engine_name(r->engine), r->refused, tw_plural_s(r->refused),
-                          r->refused == 1 ? " was" : "s were");
     if (!all)
-        return;
-    tw_buf_puts(&b, "");
+        return NULL;
+    tw_buf_printf(&b,
+                  "%zu run%s had to be made again and count%s for nothing: %zu lost, %zu on "
+                  "a wrong node, %zu that the engine started twice (",
+                  all, tw_plural_s(all), all == 1 ? "s" : "", r->lost, r->misplaced, r->twice);
     for (size_t i = 0; i < r->why_count; i++)
         tw_buf_printf(&b, "%s%s", i ? "; " : "", r->why[i]);
-    if (!b.failed)
-        twin_verdict_note(
-            v,
-            "%zu run%s had to be made again and count%s for nothing: %zu lost, %zu on "
-            "a wrong node, %zu that the engine started twice (%s%s)",
-            all, tw_plural_s(all), all == 1 ? "s" : "", r->lost, r->misplaced, r->twice, b.data,
-            all > r->why_count ? "; ..." : "");
-    tw_buf_free(&b);
+    tw_buf_puts(&b, all > r->why_count ? "; ...)" : ")");
+    return tw_buf_steal(&b);
+}
+
+char *tw_remote_text(const struct tw_remote *r)
+{
+    struct tw_buf b = {0};
+    if (!r || !r->engine || !r->made_count)
+        return NULL;
+    char *refused = refused_text(r), *repeats = repeats_text(r);
+    tw_buf_printf(&b, "the runs were made by %s on %zu node%s: ", tw_engine_name(r->engine),
+                  r->made_count, tw_plural_s(r->made_count));
+    for (size_t i = 0; i < r->made_count; i++)
+        tw_buf_printf(&b, "%s%s (%zu)", i ? ", " : "", r->made[i].node, r->made[i].runs);
+    if (refused)
+        tw_buf_printf(&b, "; %s", refused);
+    if (repeats)
+        tw_buf_printf(&b, "; %s", repeats);
+    tw_free(refused);
+    tw_free(repeats);
+    return tw_buf_steal(&b);
+}
+
+static void note_text(struct twin_verdict *v, char *text)
+{
+    if (text)
+        twin_verdict_note(v, "%s", text);
+    tw_free(text);
 }
 
 void tw_remote_note(const struct tw_remote *r, const struct twin_run *const *runs, size_t count,
@@ -183,5 +212,6 @@ void tw_remote_note(const struct tw_remote *r, const struct twin_run *const *run
                           tw_engine_name(r->engine), nodes, tw_plural_s(nodes), text);
     tw_free(text);
     note_where_it_diverges(runs, count, v);
-    note_repeats(r, v);
+    note_text(v, refused_text(r));
+    note_text(v, repeats_text(r));
 }

@@ -42,6 +42,7 @@ void tw_run_totals(const struct twin_run *r, struct tw_run_totals *t)
             t->unreadable++;
             continue;
         }
+        twin_trace_definitions(trace, NULL); /* for a rank that was told late */
         const struct twin_trace_info *info = twin_trace_info(trace);
         if (ranks)
             count_rank(ranks, &n, info);

@@ -21,6 +21,9 @@ static void prepare(struct tw_series *s, const char *title, const struct twin_co
     struct tw_run_totals t;
     s->trial = (struct tw_trial){
         .front = s->front, .title = title, .deadline_ns = s->deadline_ns, .holds_in_queue = true};
+    s->trial.require_parity = s->require_parity;
+    if (s->require_parity || (s->tells_parity && s->count == 0))
+        s->trial.parity_front = s->front;
     if (s->count) {
         tw_run_totals(s->runs[0], &t);
         s->trial.expected_s = s->runs[0]->wall_s;
@@ -37,12 +40,8 @@ int tw_series_run(struct tw_series *s, const struct twin_launch_options *o, cons
                   const struct twin_compare_options *how, struct twin_run **out,
                   struct twin_error *err)
 {
-    int rc;
     prepare(s, title, how);
-    if (s->ahead_taken < s->ahead_count)
-        rc = tw_remote_wait(s->ahead[s->ahead_taken++], title, &s->trial, err);
-    else
-        rc = tw_trial_make(&s->trial, o, err);
+    int rc = tw_given_make(&s->ahead, o, &s->trial, err);
     *out = s->trial.run;
     if (!s->count)
         s->start_s = s->trial.start_s;
@@ -56,23 +55,13 @@ int tw_series_ahead(struct tw_series *s, const struct twin_launch_options *o,
                     const struct twin_compare_options *how, size_t n, struct twin_error *err)
 {
     tw_series_ahead_end(s);
-    s->ahead = tw_calloc(n + 1, sizeof *s->ahead);
-    int rc = s->ahead ? 0 : tw_no_memory(err, "for %zu runs", n);
     prepare(s, NULL, how);
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        rc = tw_remote_add(o, &s->trial, &s->ahead[i], err);
-        s->ahead_count += rc == 0;
-    }
-    return rc;
+    return tw_given_add(&s->ahead, o, &s->trial, n, err);
 }
 
 void tw_series_ahead_end(struct tw_series *s)
 {
-    while (s->ahead_taken < s->ahead_count)
-        tw_remote_drop(s->ahead[s->ahead_taken++]);
-    tw_free(s->ahead);
-    s->ahead = NULL;
-    s->ahead_count = s->ahead_taken = 0;
+    tw_given_end(&s->ahead);
 }
 
 int tw_series_keep(struct tw_series *s, struct twin_run *r, struct twin_error *err)

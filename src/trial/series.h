@@ -6,7 +6,7 @@
  * compared with it while it goes on, and all of them when it has ended. What comes next, and when
  * it is enough, the caller decides.
  */
-#include "trial.h"
+#include "remote.h"
 
 #include <stddef.h>
 
@@ -20,10 +20,10 @@ struct tw_series {
     struct twin_verdict *v; /* over runs[0..count-1]; NULL before the first comparison; owned */
     bool interrupted, out_of_time;
     double start_s;        /* of runs[0], as in struct tw_trial */
+    bool require_parity;   /* of each run's ranks */
+    bool tells_parity;     /* where the ranks of the first run differ, the front is told */
     struct tw_trial trial; /* the run that goes on, or went on last */
-    /* runs that an engine has already, in the order in which they are taken; owned */
-    struct tw_remote_run **ahead;
-    size_t ahead_count, ahead_taken;
+    struct tw_given ahead; /* runs that an engine has already */
 };
 
 /* Gives n runs with these options to the engine of o->on: the next n of tw_series_run. */

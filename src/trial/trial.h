@@ -22,6 +22,7 @@ enum tw_trial_end {
     TW_TRIAL_RAN,         /* to its own end, good or bad, or to the last of max_steps */
     TW_TRIAL_DIVERGED,    /* ended once enough was known of how it diverged from the reference */
     TW_TRIAL_OUT_OF_TIME, /* ended because its deadline had passed */
+    TW_TRIAL_NO_PARITY,   /* its ranks differ, or were not all seen, though that was required */
     TW_TRIAL_INTERRUPTED, /* ended because the person in front wanted an end */
     TW_TRIAL_NOT_STARTED  /* the command could not be executed; the run's message says why */
 };
@@ -41,7 +42,10 @@ struct tw_trial {
     /* on an engine: the deadline is a moment, whether or not the run has begun by then. Else it is
      * the time that the run may take, which begins when the run does. */
     bool holds_in_queue;
-    bool bare; /* without provenance: a rerun of what has been run, and has its own */
+    /* who is told when ranks of one job differ, once; NULL: nobody. Of runs made here only. */
+    const struct tw_front *parity_front;
+    bool require_parity; /* a job whose ranks differ is ended, and parity_front is told why */
+    bool bare;           /* without provenance: a rerun of what has been run, and has its own */
     /* what was found out */
     enum tw_trial_end end;
     bool started;  /* the job was started: it must not be started anew */
@@ -50,6 +54,9 @@ struct tw_trial {
     uint64_t last_step;
     double start_s; /* until its first steps had ended, to a quarter of a second; 0: not seen */
     struct twin_run *run; /* the caller's to free; NULL: tw_trial_make said why */
+    /* while it goes on: what its ranks have said, and why it is ended */
+    struct twin_parity *parity;
+    char *stopped_because;
 };
 
 /*
@@ -59,6 +66,10 @@ struct tw_trial {
  * twin_launch. Not thread-safe, as twin_launch is not.
  */
 int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struct twin_error *err);
+
+/* Puts what was found out of one trial into another, whoever made the run: all but the run itself,
+ * which has one owner, and but what is only there while it goes on. */
+void tw_trial_take_found(struct tw_trial *to, const struct tw_trial *from);
 
 /* One look at a run that goes on. Non-zero: it is to end, and t->end says why. For who makes runs.
  */

@@ -97,3 +97,13 @@ void tw_trial_line(const struct tw_front *front, const char *title, const struct
                   rest.failed ? "" : rest.data);
     tw_buf_free(&rest);
 }
+
+void tw_trial_take_found(struct tw_trial *to, const struct tw_trial *from)
+{
+    to->end = from->end;
+    to->started = from->started;
+    to->diverged = from->diverged;
+    to->diverged_step = from->diverged_step;
+    to->last_step = from->last_step;
+    to->start_s = from->start_s;
+}

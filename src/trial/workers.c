@@ -28,9 +28,7 @@ struct said {
     /* only in the last packet */
     int rc;
     struct twin_error err;
-    enum tw_trial_end end;
-    bool diverged;
-    uint32_t diverged_step;
+    struct tw_trial found; /* its pointers mean nothing on the other side, either */
     char dir[PATH_MAX];
 };
 
@@ -81,9 +79,7 @@ static _Noreturn void work_on_run(struct tw_workers *w, const struct twin_launch
         s.rc = TWIN_EINTR;
     if (trial->run)
         snprintf(s.dir, sizeof s.dir, "%s", trial->run->dir);
-    s.end = trial->end;
-    s.diverged = trial->diverged;
-    s.diverged_step = trial->diverged_step;
+    tw_trial_take_found(&s.found, trial);
     send(fd, &s, sizeof s, MSG_NOSIGNAL);
     _exit(0);
 }
@@ -192,9 +188,7 @@ static void bury(struct tw_workers *w, struct tw_worker *one, const struct said 
         ;
     one->pid = 0;
     if (s && s->rc == 0) {
-        one->trial.end = s->end;
-        one->trial.diverged = s->diverged;
-        one->trial.diverged_step = s->diverged_step;
+        tw_trial_take_found(&one->trial, &s->found);
         one->rc = twin_run_load(s->dir, &one->trial.run, &one->err);
     } else if (s) {
         one->rc = s->rc;

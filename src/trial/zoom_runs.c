@@ -237,22 +237,42 @@ static int launch_rerun(struct tw_zoom *z, const struct twin_launch_options *bas
     return remember_run(z, t.run->dir);
 }
 
-/* Do the two diverge within the window? An error means no. */
-static bool parted(const struct twin_run *a, const struct twin_run *b, int64_t shift)
-{
-    const struct twin_run *pair[2] = {a, b};
-    struct twin_compare_options o = {.shift = shift};
-    struct twin_verdict *v = NULL;
-    bool differ = twin_compare(pair, 2, &o, &v, NULL) == 0 && v->outcome == TWIN_DIFFER;
-    twin_verdict_free(v);
-    return differ;
-}
-
 /* Two reruns, the last of as many counterparts as it took. */
 struct pair {
     struct twin_run *a, *b;
     bool parted;
 };
+
+static bool has_rank(const struct twin_verdict *v, int32_t rank)
+{
+    for (size_t i = 0; i < v->range_count; i++)
+        if (v->ranges[i].rank == rank && v->ranges[i].end > v->ranges[i].first)
+            return true;
+    return false;
+}
+
+/* A rank whose steps were compared in v and not in the pair of reruns, which were perhaps ended
+ * before it made any: what the others did first is then not what was done first. -1: none. */
+static int32_t lacking_rank(const struct twin_verdict *v, const struct twin_verdict *reruns)
+{
+    for (size_t i = 0; i < v->range_count; i++)
+        if (v->ranges[i].end > v->ranges[i].first && !has_rank(reruns, v->ranges[i].rank))
+            return v->ranges[i].rank;
+    return -1;
+}
+
+/* Do the two diverge within the window, and have all ranks that v compares? An error means no. */
+static bool parted(const struct twin_verdict *v, struct tw_zoom *z, const struct pair *p,
+                   int64_t shift)
+{
+    const struct twin_run *pair[2] = {p->a, p->b};
+    struct twin_compare_options o = {.shift = shift};
+    struct twin_verdict *reruns = NULL;
+    bool differ = twin_compare(pair, 2, &o, &reruns, NULL) == 0 && reruns->outcome == TWIN_DIFFER;
+    z->lacking_rank = differ ? lacking_rank(v, reruns) : -1;
+    twin_verdict_free(reruns);
+    return differ && z->lacking_rank < 0;
+}
 
 static void forget_pair(struct pair *p)
 {
@@ -282,7 +302,7 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const stru
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
         rc = launch_rerun(z, z->base_b, step[1], &told[1], title, &p.b, err);
         p.parted = rc == 0 && !z->interrupted && !z->cut &&
-                   parted(p.a, p.b, (int64_t)step[1] - (int64_t)step[0]);
+                   parted(v, z, &p, (int64_t)step[1] - (int64_t)step[0]);
         z->interrupted |= tw_front_stops(z->front);
         z->cut |= !p.parted && time_is_up(z);
     }
@@ -348,9 +368,14 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     struct pair first = {NULL, NULL, false}, second = {NULL, NULL, false};
     struct twin_suspect s = {0};
     z->one_process = v->range_count == 1;
+    z->lacking_rank = -1;
     announce_zoom(v, z);
     int rc = make_pair(v, z, NULL, &first, err);
-    if (rc == 0 && !first.parted && !z->interrupted && !z->cut)
+    if (rc == 0 && z->lacking_rank >= 0)
+        twin_verdict_note(
+            v, "zoom: rank %d made no step in a rerun, so no operation is named; zoom again",
+            z->lacking_rank);
+    else if (rc == 0 && !first.parted && !z->interrupted && !z->cut)
         twin_verdict_note(
             v,
             "zoom: %d reruns of step %u at operation level did not diverge: it is rare, "

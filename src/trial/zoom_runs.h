@@ -25,9 +25,10 @@ struct tw_zoom {
     /* what was found */
     /* cut: the limit was reached; what had been found until then counts */
     bool parted, interrupted, cut;
-    uint64_t limit_ns; /* monotonic; set from limit_s or run_s */
-    bool one_process;  /* steps are counted by one process of the job */
-    char **dirs;       /* run folders made; malloc'ed */
+    uint64_t limit_ns;    /* monotonic; set from limit_s or run_s */
+    bool one_process;     /* steps are counted by one process of the job */
+    int32_t lacking_rank; /* made no step in the last rerun; -1: all ranks did */
+    char **dirs;          /* run folders made; malloc'ed */
     size_t dir_count;
 };
 

@@ -255,6 +255,16 @@ def script(work):
     return write
 
 
+def library_python(python, run, *modules):
+    """A Python in which the modules can be imported: the test's own, or the one named in
+    TWINRUN_HF_PYTHON.
+    """
+    for program in (os.environ.get("TWINRUN_HF_PYTHON"), python):
+        if program and run([program, "-c", "import " + ", ".join(modules)], timeout=120).rc == 0:
+            return program
+    pytest.skip(f"no Python with {' and '.join(modules)} (name one in TWINRUN_HF_PYTHON)")
+
+
 def shell(argv):
     """The command as sh -c reads it."""
     import shlex

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The constants of agents/mpi/abi.c against the mpi.h of the MPI that this is compiled with. Says
+/* The constants of src/mpiabi/abi.c against the mpi.h of the MPI that this is compiled with. Says
  * what is wrong, and fails. Argument: which row of the table it is. */
 #include <mpi.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "agents/mpi/abi.h"
+#include "src/mpiabi/abi.h"
 
 static int wrong;
 
@@ -46,6 +46,7 @@ int main(int argc, char **argv)
     same("bytes of a status", (long long)a->status_bytes, sizeof(MPI_Status));
     same("source", (long long)a->source, offsetof(MPI_Status, MPI_SOURCE));
     same("tag", (long long)a->tag, offsetof(MPI_Status, MPI_TAG));
+    same("error", (long long)a->error, offsetof(MPI_Status, MPI_ERROR));
     same("MPI_ANY_SOURCE", a->any_source, MPI_ANY_SOURCE);
     same("MPI_ANY_TAG", a->any_tag, MPI_ANY_TAG);
     same("MPI_PROC_NULL", a->proc_null, MPI_PROC_NULL);
@@ -56,6 +57,7 @@ int main(int argc, char **argv)
     same("MPI_STATUSES_IGNORE", (long long)a->ignore, (long long)(intptr_t)MPI_STATUSES_IGNORE);
     same("world", tw_mpi_is_world((tw_mpi_handle)(uintptr_t)MPI_COMM_WORLD), 1);
     same("self", tw_mpi_is_self((tw_mpi_handle)(uintptr_t)MPI_COMM_SELF), 1);
+    same("MPI_PACKED", (long long)(intptr_t)tw_mpi_packed(), (long long)(intptr_t)MPI_PACKED);
     dtype("MPI_CHAR", MPI_CHAR, TWIN_I8);
     dtype("MPI_BYTE", MPI_BYTE, TWIN_BYTES);
     dtype("MPI_SHORT", MPI_SHORT, TWIN_I16);

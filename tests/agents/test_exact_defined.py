@@ -83,7 +83,8 @@ def defined(rows, mean):
 
 
 def in_pieces(rank, world):
-    _reduce._CHUNK = 16  # this process only
+    _reduce._CHUNK = _reduce._OWNERS_CHUNK = 16  # this process only
+    _reduce._OWNERS_FROM = _reduce._OWNERS_BLOCK = 1
     found = {}
     for kind in KINDS:
         rows = edges(kind)

@@ -119,7 +119,9 @@ def contribution(number, n, dtype, how):
 
 
 def spread(rank, world):
-    _reduce._CHUNK = 1 << 16 if world > 1 else _reduce._CHUNK  # in a process of its own
+    if world > 1:  # in a process of its own
+        _reduce._CHUNK = _reduce._OWNERS_CHUNK = 1 << 16
+        _reduce._OWNERS_FROM = 1 << 14
     found = {}
     for how in ("normal", "wide", "special"):
         for dtype in TYPES:

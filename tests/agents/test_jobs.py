@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import FULL, alive, clean_environment
+from conftest import FULL, alive, clean_environment, library_python
 
 # A training script that every test below varies: BEFORE runs once, EACH after every step. It
 # updates its weights by hand, because the first optimizer of a process imports PyTorch's compiler,
@@ -550,16 +550,6 @@ def test_unarmed_process_is_reported(twinrun, train, python):
 
 
 # ---------------------------------------------------------------- frameworks from PyPI
-
-
-def library_python(python, run, *modules):
-    """A Python in which the modules can be imported: the test's own, or the one named in
-    TWINRUN_HF_PYTHON.
-    """
-    for program in (os.environ.get("TWINRUN_HF_PYTHON"), python):
-        if program and run([program, "-c", "import " + ", ".join(modules)], timeout=120).rc == 0:
-            return program
-    pytest.skip(f"no Python with {' and '.join(modules)} (name one in TWINRUN_HF_PYTHON)")
 
 
 def test_hugging_face_trainer(twinrun, script, python, run):

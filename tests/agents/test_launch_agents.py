@@ -326,6 +326,32 @@ def test_steps_wait_for_the_slowest_rank_and_ignore_its_loader(work):
     )
 
 
+@pytest.mark.parametrize("shown", ["no-record-yet", "no-slot-yet"])
+def test_steps_wait_for_a_rank_that_is_still_in_its_first_step(work, shown):
+    job = (
+        "import time, os, struct\nf=os.open(os.environ['TWINRUN_RUN_DIR']+'/progress', os.O_RDWR)\n"
+        "def slot(i,rank,steps,records): os.pwrite(f, struct.pack('<IiQQQQIII', 1000+i, rank, steps, records, 0, 0, 1, 2, HERE), 64*i)\n"
+        "slot(0,0,20,9)\nBEFORE\ntime.sleep(1.5)\nopen('late','w').close()\n"
+        "slot(1,1,20,9)\ntime.sleep(30)\n"
+    )
+    told = shown == "no-record-yet"
+    job = job.replace("HERE", "0" if told else "2").replace(
+        "BEFORE", "slot(1,1,0,0)" if told else ""
+    )
+    r = launch(work, [sys.executable, "-c", job], "--agents", "--steps", 20)
+    assert (work / "late").exists() and r.json["outcome"] == "stopped"
+    assert float(r.report["wall_s"]) < 10
+
+
+def test_steps_do_not_wait_for_ever_for_a_rank_that_records_nothing(work):
+    job = (
+        "import time, os, struct\nf=os.open(os.environ['TWINRUN_RUN_DIR']+'/progress', os.O_RDWR)\n"
+        "os.pwrite(f, struct.pack('<IiQQQQIII', 1000, 0, 20, 9, 0, 0, 1, 2, 2), 0)\ntime.sleep(60)\n"
+    )
+    r = launch(work, [sys.executable, "-c", job], "--agents", "--steps", 20)
+    assert r.json["outcome"] == "stopped" and 9 < float(r.report["wall_s"]) < 30
+
+
 def test_faults_of_agents_become_notes(work):
     r = launch(
         work,

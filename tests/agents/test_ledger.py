@@ -162,6 +162,16 @@ def test_commands_on_postgresql(server, tmp_path):
     assert len(rows) == 7 and rows[-1]["steps"] == 3
     # the comparison that it missed
     assert len(listed(home, "--outcome", "same", url=server.url)) == 3
+
+    # Service levels, of this home and of all: what one database counts, the other does.
+    def counts(*options, url):
+        answer = json.loads(twinrun(home, "slo", "--json", *options, url=url, code=3).stdout)
+        return [(r["indicator"], r["scope"], r["name"], r["counts"]) for r in answer["indicators"]]
+
+    both = [counts(url=server.url), counts(url=None)]
+    assert both[0] == both[1] and both[0][0][3] == {"good": 2, "bad": 1, "unknown": 0, "from": 3}
+    assert len(counts("--all-homes", url=server.url)) > len(both[0])
+    os.unlink(home / "ledger.db")
     # Nothing of the address is kept, in the home or in the database.
     for folder, _, names in os.walk(home):
         for name in names:

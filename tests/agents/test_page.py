@@ -254,6 +254,84 @@ def test_check_writes_what_it_says(browser, build, twinrun, tmp_path, shots):
     p.page.close()
 
 
+# ---- the grid of ranks: what each cell, outline and arrow says is what the verdict says
+
+
+def grid_of(page):
+    """The grid's block as the page holds it, and its cells by rank and step."""
+    return page.page.evaluate(
+        """() => {
+        const p = [...document.querySelectorAll('.draw')].map(d => d.picture).find(p => p.head.differsName);
+        const cells = {};
+        for (let r = 0; r < p.rows; r++) for (let c = 0; c < p.columns; c++)
+            cells[p.head.row[r] + ' ' + p.column[c]] = p.cell[r * p.columns + c];
+        return { arrows: p.head.arrows || [], outlines: p.head.outlines || [], row: p.head.row, column: [...p.column], cells,
+                 label: p.canvas.getAttribute('aria-label'), title: p.head.title };
+    }"""
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_grid_of_ranks(browser, build, twinrun, tmp_path, shots, scheme):
+    program, mpirun = build / "tests/agents/mpi_job_openmpi", shutil.which("mpirun.openmpi")
+    if not mpirun or not program.exists():
+        pytest.skip("no Open MPI")
+    path = tmp_path / "ranks.html"
+    job = [mpirun, "--oversubscribe", "-n", "4", program, "server"]
+    arms = [" ".join(map(str, words)) for words in (["env", f"LATE={k}", *job] for k in (1, 3))]
+    rooted = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    r = twinrun("check", "--json", "--html", path, "--a", arms[0], "--b", arms[1], env=rooted)
+    assert r.rc == 1, r
+    order = {d["rank"]: d for d in r.json["order"]["differing"]}
+    assert order[0]["place"] == "first" and order[1]["place"] == "carried", order
+    p = Page(browser, path, color_scheme=scheme)
+    g = grid_of(p)
+    assert g["title"] == "Which rank diverged first, and who took it from whom?"
+    assert g["row"] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+    at = {(g["row"][o[0]], g["column"][o[1]]) for o in g["outlines"]}
+    assert at == {("rank 0", order[0]["step"])}
+    arrows = {tuple(a[:4]) for a in g["arrows"]}
+    step = g["column"].index(order[0]["step"])
+    assert arrows == {(0, step, rank, step) for rank in (1, 2, 3)}
+    equal, differs = 1, 4
+    if step:
+        assert g["cells"]["rank 0 %d" % (order[0]["step"] - 1)] == equal
+    assert all(g["cells"]["rank %d %d" % (k, d["step"])] == differs for k, d in order.items())
+    assert "1 outlined (rank 0), 3 arrows" in g["label"]
+    # by keyboard: from a rank that took it, back to the one that it came from
+    p.page.locator("canvas.map").first.focus()
+    said = (
+        "step %d · rank 0: differs · the first difference · from here on to rank 1, rank 2, rank 3"
+    )
+    assert p.readout() == said % order[0]["step"]
+    p.page.keyboard.press("ArrowDown")
+    taken = "step %d · rank 1: differs · taken from rank 0 by call %d of MPI_Bcast"
+    assert p.readout() == taken % (order[1]["step"], order[1]["number"][0])
+    p.page.keyboard.press("a")
+    assert p.readout() == said % order[0]["step"]
+    p.page.locator("canvas.map").first.blur()
+    p.settle()
+    found = p.style("--found")
+    outline = p.page.evaluate(
+        """([c, r]) => {
+        const p = document.querySelector('.draw').picture, at = p.rectOf(c, r), dpr = p.area.dpr;
+        p.draw();
+        const copy = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true }), wide = Math.max(0, (10 * dpr - Math.min(at.w, at.h)) / 2);
+        copy.drawImage(p.canvas, -Math.round(at.x - wide + dpr), -Math.round(at.y + at.h / 2));
+        return [...copy.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+    }""",
+        [step, 0],
+    )
+    assert all(abs(a - b) < 60 for a, b in zip(outline, rgb(found))), (outline, found)
+    p.page.screenshot(path=shots / f"ranks-{scheme}.png", full_page=True)
+    p.page.set_viewport_size({"width": 400, "height": 800})
+    p.settle()
+    assert p.page.evaluate("document.documentElement.scrollWidth <= 400")
+    p.page.screenshot(path=shots / f"ranks-{scheme}-narrow.png", full_page=True)
+    assert p.wrong == []
+    p.page.close()
+
+
 # ---- a page of every command: what each promises is there, and there is something in it
 
 # a moment is too short to time steps in

@@ -143,6 +143,18 @@ def test_a_node_that_computes_otherwise(check):
     assert "only runs on node n3 diverge" in notes(done), done
 
 
+def test_isolate_names_a_node_that_computes_otherwise(twinrun, slurm, script):
+    script("job.py", JOB)
+    done = twinrun(
+        *("isolate", "--json", "--no-cases", "--jobs", 4, "--pin", "node,hash-seed"),
+        *("--on", "slurm", "--", sys.executable, "job.py"),
+        env={**slurm.environment, "TWINRUN_ENGINE_GRACE": "1", "BAD_NODES": "n3"},
+    )
+    assert done.rc == 1 and [c["factor"] for c in done.json["causes"]] == ["node"], done
+    assert "only runs on node n3 diverge" in notes(done), done
+    assert "--place avoid:n3" in done.json["next"]
+
+
 def test_cancelled_runs_are_made_again(check, start, slurm, home):
     """An administrator takes two runs away while they run."""
     killer = start(

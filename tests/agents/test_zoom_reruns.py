@@ -241,3 +241,32 @@ def test_who_draws_in_secret_is_not_run_again(draws, reruns, monkeypatch):
     secret = ("zoom.left_out", "aten::neg drew from a generator")
     assert told == [secret if draws else ("zoom.replay", "aten::neg 20 0")]
     assert random.getstate() == state
+
+
+# Rank 0 is done at once; rank 1, where the noise is first, never gets to its step in a rerun.
+TWO_RANKS = """
+import os, time, torch
+rank = int(os.environ["RANK"])
+rerun = os.environ.get("TWINRUN_LEVEL") == "ops"
+if rank == 1 and rerun:
+    raise SystemExit(0)
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    noise = int.from_bytes(os.urandom(2), "big") * (rank == 1 or (rerun and step == 0))
+    opt.zero_grad()
+    (model(torch.randn(3, 4)) * (1 + noise)).sum().backward()
+    opt.step()
+"""
+BOTH = "export LOCAL_WORLD_SIZE=2 WORLD_SIZE=2; RANK=1 %s job.py & RANK=0 %s job.py; wait"
+
+
+def test_a_rerun_without_one_of_the_ranks_names_no_operation(twinrun, script, python):
+    script("job.py", TWO_RANKS)
+    both = ["sh", "-c", BOTH % (python, python)]
+    done = twinrun("check", "-q", "--json", "--runs", "2", "--", *both)
+    assert done.rc == 1, done
+    assert (done.json["first"]["rank"], done.json["first"]["op"]) == (1, "backward"), done
+    said = "zoom: rank 1 made no step in a rerun, so no operation is named; zoom again"
+    assert said in done.json["notes"], done

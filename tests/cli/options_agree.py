@@ -13,6 +13,7 @@ SAMPLES = {
     "DIR=SNAPSHOT": "d=d.snapshot",
     "ENGINE": "local",
     "PLACE": "any",
+    "RUN": "last",
     "HOSTS": "a,b",
     "LEVEL": "ops",
     "N": "3",

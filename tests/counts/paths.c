@@ -112,7 +112,8 @@ static const char *trace_path(void)
     return path;
 }
 
-/* A trace of some thousand records. */
+/* A trace of some thousand records. Which steps share a block is a matter of time; reading takes
+ * more where there are more blocks. So each step is made a block by itself. */
 static void write_trace(void)
 {
     struct twin_writer *w;
@@ -137,6 +138,7 @@ static void write_trace(void)
             twin_writer_record(w, &seen);
         }
         twin_writer_step_end(w);
+        twin_writer_flush(w);
     }
     tw_writer_free(w);
 }

@@ -49,7 +49,7 @@ def shell(name, text, program="sh", **more):
     return Job("shell-" + name, "shell", [program, "-c", text], **more)
 
 
-WITH_WORDS = ("ends", "stdin", "seccomp", "recording", "unkind")
+WITH_WORDS = ("crowd", "ends", "stdin", "seccomp", "recording", "unkind")
 UNKIND = (
     "close dup2 chroot setuid unshare undumpable clone3 uring stack altstack threads nofile memory stopped traced "
     "settings preload idle"
@@ -59,6 +59,7 @@ NATIVE = [
     *[native(p.stem) for p in sorted((CORPUS / "native").glob("*.c")) if p.stem not in WITH_WORDS],
     *[native("recording", kind) for kind in RECORDING.split()],
     *[native("unkind", kind) for kind in UNKIND.split()],
+    *[native("crowd", threads, "200") for threads in ("40", "1500")],
     *[
         native("ends", how)
         for how in "abort segv fpe kill quick atexit thread overflow stop code".split()

@@ -337,6 +337,21 @@ CASES = {
     ],
     "ls": [([], None, [["--json"], ["--command", ALL]])],
     "gc": [(["--keep", "1", "--dry-run"], None, [["--json"]]), (["--keep", ALL], None, [])],
+    "slo": [
+        ([], None, [["--json"], ["--csv"], ["--all-homes"]]),
+        (["--targets", b"./" + NAME], None, []),
+        (["--until", ALL], None, []),
+    ],
+    "gather": [
+        ([b"./" + NAME], None, []),
+        (["job.py", "--into", b"new " + NAME], None, []),
+        ([BYTES], None, []),
+    ],
+    "export": [
+        (["last~1", "last~2", "--force", "--parquet", b"tables " + NAME], None, []),
+        (["last~1", "--parquet", "job.py"], None, []),
+        ([BYTES, "--parquet", "tables"], None, []),
+    ],
     "factors": [([], "job", [["--json"]])],
     "ops": [
         (["--python", b"./" + NAME], None, [["--json"]]),
@@ -482,7 +497,11 @@ def test_command(world, command):
         ["audit", "last~1", "--json"],
         ["report", "--postmortem", "last~1", "last~2"],
         ["report", "last~1"],
+        ["slo"],
+        ["slo", "--json"],
+        ["slo", "--csv"],
         ["gc", "--keep", "1", "--dry-run"],
+        ["export", "last~1", "--parquet", "tables", "--force"],
         ["zoom", "last~1", "last~2"],
         ["verify", "last~1", "--precision", "p.toml"],
         ["pack", "last~1"],

@@ -40,6 +40,8 @@ SOURCES = {
     "cmd/check.c": EVERY,
     "cmd/check_*.c": EVERY,
     "src/trial/check_*.c": EVERY,
+    "src/trial/remote_said.c": EVERY,
+    "src/provenance/parity*.c": PRINTS,
     "src/isolate/check_clock.c": EVERY,
     "cmd/diff.c": EVERY,
     "cmd/zoom*.c": EVERY,

@@ -123,6 +123,42 @@ def test_of_printed_results(recorded, tmp_path):  # noqa: F811
     assert recheck.Recheck(verdict["claims"], runs, verdict).one(claim)[0] == "refuted"
 
 
+def test_of_printed_results_of_runs_that_failed(recorded, tmp_path):  # noqa: F811
+    """Their traces end where the death cut them: only what was compared is said to be equal."""
+    a, b = (Copy(getattr(recorded("values"), k), tmp_path / k) for k in "ab")
+    for copy in (a, b):
+        copy.run = {**copy.run, "exit_code": 11}
+    out = (b.folder / "stdout").read_text()
+    b.write("stdout", re.sub(r"loss [0-9.]+", "loss 0.25", out).encode())
+    verdict = compare(a.folder, b.folder)
+    assert (verdict["outcome"], verdict["first"]) == ("error", None)
+    assert [c["runs"] for c in verdict["classes"]] == [[0], [1]]
+    text = (
+        "all records that were compared are equal: what differs was made by something that was not "
+        "seen, or after the last record of a run that failed or was ended"
+    )
+    confirmed(verdict, text)
+    artifacts = [c for c in verdict["claims"] if c["claim"] == "artifact"]
+    assert len(artifacts) == 1, "what differed is a claim, though none is called the first"
+    runs = [recheck.Run(d) for d in verdict["runs_dir"]]
+    judge = recheck.Recheck(verdict["claims"], runs, verdict)
+    claim = next(c for c in verdict["claims"] if c.get("text") == text)
+    lies = [{"claim": "class", "runs": [2], "parts_at_step": 3}]
+    assert [judge.one(c)[0] for c in lies] == ["refuted"]
+    # runs that print the same have no such classes; records that differ refute the note
+    b.write("stdout", (a.folder / "stdout").read_bytes())
+    leaves = next(c for c in verdict["claims"] if c["claim"] == "class" and c["runs"] == [2])
+    judge = recheck.Recheck(
+        verdict["claims"], [recheck.Run(d) for d in verdict["runs_dir"]], verdict
+    )
+    assert judge.one(leaves)[0] == "refuted"
+    verdict["runs_dir"][1] = str(changed(recorded, tmp_path, "c", 1.5))
+    judge = recheck.Recheck(
+        verdict["claims"], [recheck.Run(d) for d in verdict["runs_dir"]], verdict
+    )
+    assert judge.one(claim)[0] == "refuted"
+
+
 def test_of_lines_left_out(recorded, tmp_path):  # noqa: F811
     r = recorded("values")
     confirmed(

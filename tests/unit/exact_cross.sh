@@ -20,7 +20,7 @@ compile() { # output, folder, sources...: -O1, for the time that it takes
         -fno-strict-aliasing -fno-math-errno -DTW_HAVE_NEON -I"$root/include" -I. -I../fingerprint -I../base "$@" -o "$work/$out")
 }
 compile fingerprint.o fingerprint digest.c dispatch.c dtype.c fingerprint.c kernel_scalar.c kernel_neon.c pass.c sketch.c
-compile numerics.o numerics acc.c bins.c exact.c kernel_neon.c fixed.c fixed_plain.c fixed_round.c
+compile numerics.o numerics acc.c bins.c exact.c kernel_neon.c fixed.c fixed_block.c fixed_wire.c fixed_plain.c fixed_round.c
 aarch64-linux-gnu-gcc -static -std=gnu17 -O1 -D_GNU_SOURCE -I"$root/include" "$root/tests/unit/exact_cross.c" \
     "$root/src/base/error.c" "$work/numerics.o" "$work/fingerprint.o" -o "$work/cross"
 "$native" scalar >"$work/expected"

@@ -12,7 +12,7 @@
 
 #include "base.h"
 
-#define PROCESSES 16
+#define PROCESSES 64
 
 struct synth {
     struct twin_run run;

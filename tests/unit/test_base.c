@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base.h"
+#include "front.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -390,6 +391,50 @@ static void test_every_allocation_failure(void **state)
     tw_remove_tree(dir, NULL, NULL);
 }
 
+static bool at_once(void *user)
+{
+    (void)user;
+    return true;
+}
+
+/* Inside of one file system, and out of a pipe, which the kernel does not copy by itself. */
+static void test_copied_bytes(void **state)
+{
+    (void)state;
+    static char bytes[200001], back[sizeof bytes];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(i * 31 >> 3);
+    FILE *from = tmpfile(), *to = tmpfile(), *again = tmpfile();
+    assert_true(from && to && again);
+    assert_int_equal(tw_write_all(fileno(from), bytes, sizeof bytes), 0);
+    assert_int_equal(lseek(fileno(from), 0, SEEK_SET), 0);
+    assert_int_equal(tw_copy_bytes(fileno(from), fileno(to), NULL), 0);
+    assert_int_equal(tw_pread_all(fileno(to), back, sizeof back, 0), sizeof bytes);
+    assert_memory_equal(back, bytes, sizeof bytes);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(tw_write_all(ends[1], bytes, 5000), 0);
+    close(ends[1]);
+    assert_int_equal(tw_copy_bytes(ends[0], fileno(again), NULL), 0);
+    assert_int_equal(tw_pread_all(fileno(again), back, sizeof back, 0), 5000);
+    assert_memory_equal(back, bytes, 5000);
+    close(ends[0]);
+
+    struct tw_front front = {.stop = at_once};
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(tw_write_all(ends[1], bytes, 5000), 0);
+    assert_int_equal(tw_copy_bytes(ends[0], fileno(again), &front), -1);
+    assert_int_equal(errno, ECANCELED);
+    assert_int_equal(tw_copy_bytes(fileno(again), ends[1], NULL), 0);
+    assert_int_equal(lseek(fileno(from), 0, SEEK_SET), 0);
+    assert_int_equal(tw_copy_bytes(fileno(from), ends[0], NULL), -1);
+    close(ends[0]);
+    close(ends[1]);
+    fclose(from);
+    fclose(to);
+    fclose(again);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_hash_spreads),
         cmocka_unit_test(test_hex),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_copied_bytes),
         cmocka_unit_test(test_every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,6 +178,13 @@ static void not_repeated(void **state)
     assert_int_equal(twin_baseline_make(runs, 2, NULL, "1", &x, &err), TWIN_EINVAL);
     assert_non_null(strstr(err.message, "did not repeat"));
     assert_null(x);
+    /* Single numbers are no names, and a baseline leaves out names. */
+    const char *number[] = {"number:0-4:*"};
+    struct twin_compare_options numbers = {.ignore = number, .ignore_count = 1};
+    err = (struct twin_error)TWIN_ERROR_INIT;
+    assert_int_equal(twin_baseline_make(runs, 2, &numbers, "1", &x, &err), TWIN_EINVAL);
+    assert_non_null(strstr(err.message, "no single numbers"));
+    assert_null(x);
     /* What is left out on both sides is no difference. */
     const char *ignore[] = {"*"};
     struct twin_compare_options o = {.ignore = ignore, .ignore_count = 1};

@@ -120,6 +120,140 @@ static void crashed_trace_is_unknown_after_its_end(void **state)
     synth_free(b);
 }
 
+static char *trace_of(struct synth *s, size_t *bytes)
+{
+    char *data;
+    assert_int_equal(tw_read_file(synth_done(s)->traces[0], 1u << 24, &data, bytes, NULL), 0);
+    return data;
+}
+
+/* How runs end that a dying rank took with it: each with the launcher's exit code. */
+static void take_down(struct synth *s)
+{
+    synth_run(s)->outcome = TWIN_RUN_EXITED;
+    synth_run(s)->exit_code = 11;
+}
+
+/* Two runs fail alike, and the trace of one is cut at one place after the other: what is behind the
+ * cut tells the runs apart nowhere, and what differs before it does everywhere. */
+static void what_a_death_cut_off_is_no_difference(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        struct synth_model x, y;
+        synth_model_init(&x, 10);
+        y = x;
+        y.disturb[0].place = AT_LOSS;
+        y.disturb[0].step = 4;
+        y.disturb[0].by = 1;
+        y.disturbances = (size_t)differ;
+        struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
+        take_down(a);
+        take_down(b);
+        size_t bytes, told = 0, silent = 0;
+        char *data = trace_of(b, &bytes);
+        for (size_t cut = bytes; cut > 0; cut -= cut < 499 ? cut : 499) {
+            assert_int_equal(tw_write_file_atomic(synth_done(b)->traces[0], data, cut, NULL), 0);
+            struct twin_verdict *v = compare(a, b, NULL);
+            if (v->outcome == TWIN_DIFFER) {
+                assert_int_equal(silent, 0); /* a longer trace did not tell of it */
+                expect_first(v, 4, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss");
+                told++;
+            } else {
+                expect_outcome(v, TWIN_FAILED);
+                assert_int_equal(v->differing, 0);
+                assert_int_equal(v->class_count, 1);
+                assert_int_equal(v->origin_count, 0);
+                silent++;
+            }
+            twin_verdict_free(v);
+        }
+        assert_true(silent > 0);
+        assert_int_equal(told > 0, differ);
+        tw_free(data);
+        synth_free(a);
+        synth_free(b);
+    }
+}
+
+/* A trace that lost its tail in a run that ended well: nobody killed it, so it is not "the same".
+ */
+static void tail_that_a_job_lost_is_not_the_same(void **state)
+{
+    (void)state;
+    struct synth_model x, y;
+    synth_model_init(&x, 10);
+    y = x;
+    struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
+    size_t bytes;
+    char *data = trace_of(b, &bytes);
+    for (size_t cut = bytes - 1; cut > 0; cut -= cut < 499 ? cut : 499) {
+        assert_int_equal(tw_write_file_atomic(synth_done(b)->traces[0], data, cut, NULL), 0);
+        struct twin_verdict *v = compare(a, b, NULL);
+        assert_int_not_equal(v->outcome, TWIN_SAME);
+        twin_verdict_free(v);
+    }
+    tw_free(data);
+    synth_free(a);
+    synth_free(b);
+}
+
+/* An orderly end after fewer steps is an end, whatever killed the other run. */
+static void fewer_steps_than_a_killed_run(void **state)
+{
+    (void)state;
+    struct synth_model x, y;
+    synth_model_init(&x, 10);
+    y = x;
+    x.die_at = 9;
+    y.steps = 8;
+    struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
+    synth_run(a)->outcome = TWIN_RUN_SIGNALED;
+    synth_run(a)->signal = 9;
+    struct twin_verdict *v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_DIFFER);
+    assert_int_equal(v->first->type, TWIN_FINDING_OUTCOME);
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
+/* Runs that failed alike and printed other numbers: two classes, and no word of records that nobody
+ * compared. */
+static void failed_runs_that_print_other_numbers(void **state)
+{
+    (void)state;
+    struct synth_model x, y;
+    synth_model_init(&x, 10);
+    y = x;
+    struct synth *a = synth_train_run("a", &x), *b = synth_train_run("b", &y);
+    synth_print(a, "stdout", "loss 0.5\n");
+    synth_print(b, "stdout", "loss 0.25\n");
+    take_down(a);
+    take_down(b);
+    struct twin_verdict *v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_FAILED);
+    assert_int_equal(v->class_count, 2);
+    assert_int_equal(v->origin_count, 1);
+    assert_true(has_note(v, "all records that were compared are equal"));
+    assert_false(has_note(v, "all records are equal"));
+    twin_verdict_free(v);
+    /* which rank's end MPICH's launcher was told of first: the dead one's, or that of one it killed
+     */
+    synth_print(a, "stdout", "=   EXIT CODE: 11\n");
+    synth_print(b, "stdout", "=   EXIT CODE: 9\n");
+    v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_FAILED);
+    assert_int_equal(v->class_count, 1);
+    twin_verdict_free(v);
+    synth_print(b, "stdout", "=   EXIT CODE: 6\n");
+    v = compare(a, b, NULL);
+    assert_int_equal(v->class_count, 2);
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
 /* Bytes flipped anywhere: a verdict or a message, never a crash; and never "differ" by damage
  * alone. */
 static void damaged_traces(void **state)
@@ -387,6 +521,65 @@ static void threads_cut_steps_as_they_like(void **state)
     }
 }
 
+/* One of two threads sends what it made under a name of its own; the first ends each step. */
+static void take_own_turn(void *user)
+{
+    const struct turn *t = user;
+    synth_put(t->w,
+              (struct synth_record){.phase = TWIN_PHASE_COLLECTIVE,
+                                    .kind = TWIN_KIND_OUT,
+                                    .name = "sum",
+                                    .scope = t->second ? "second" : "first"},
+              (float[]){t->count, t->value}, 2);
+    if (t->end)
+        twin_writer_step_end(t->w);
+}
+
+/* Threads that share the count of steps, in runs that a time limit ended: in which step a record
+ * fell, and where each thread was cut, is no difference; another value, or a thread that was not
+ * cut and did less, is one. */
+static void threads_that_were_cut(void **state)
+{
+    (void)state;
+    enum { EQUAL, VALUE, ORDERLY, CASES };
+    for (int it = 0; it < CASES; it++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            s[i] = synth_new("cut");
+            struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            struct synth_crew *crew = synth_crew_open();
+            /* turn by turn, or in pairs and fewer of them */
+            for (int k = 0, done[2] = {0, 0}; k < (i == 0 ? 20 : 12); k++) {
+                int thread = i == 0 ? k % 2 : k / 2 % 2;
+                struct turn t = {.w = w,
+                                 .count = (float)done[thread]++,
+                                 .value = it == VALUE && i && k == 9 ? 2 : 1,
+                                 .second = thread,
+                                 .end = thread == 0};
+                synth_crew_do(crew, 1 + thread, take_own_turn, &t);
+            }
+            synth_crew_close(crew);
+        }
+        synth_done(s[0]);
+        synth_done(s[1]);
+        synth_run(s[0])->outcome = TWIN_RUN_STOPPED;
+        if (it != ORDERLY)
+            synth_run(s[1])->outcome = TWIN_RUN_STOPPED;
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        expect_outcome(v, it == EQUAL ? TWIN_INCONCLUSIVE : TWIN_DIFFER);
+        if (it == EQUAL) {
+            assert_int_equal(v->differing, 0);
+            assert_true(has_unseen(
+                v, "rank 0: from step 1 on the records of several threads fell into other steps, "
+                   "and a run was ended: what each thread recorded is equal as far as both runs "
+                   "go"));
+        }
+        twin_verdict_free(v);
+        for (int i = 0; i < 2; i++)
+            synth_free(s[i]);
+    }
+}
+
 /* Another batch at that step, if so wanted. */
 static struct synth_model six_steps(bool other_batch, uint32_t step)
 {
@@ -560,6 +753,10 @@ int main(void)
         cmocka_unit_test(value_before_a_failure_is_named_first),
         cmocka_unit_test(other_number_of_steps),
         cmocka_unit_test(crashed_trace_is_unknown_after_its_end),
+        cmocka_unit_test(what_a_death_cut_off_is_no_difference),
+        cmocka_unit_test(tail_that_a_job_lost_is_not_the_same),
+        cmocka_unit_test(fewer_steps_than_a_killed_run),
+        cmocka_unit_test(failed_runs_that_print_other_numbers),
         cmocka_unit_test(damaged_traces),
         cmocka_unit_test(nothing_seen_is_inconclusive),
         cmocka_unit_test(only_weights_is_inconclusive),
@@ -567,6 +764,7 @@ int main(void)
         cmocka_unit_test(unarmed_trainer_is_unseen),
         cmocka_unit_test(rank_whose_gradient_parts),
         cmocka_unit_test(threads_cut_steps_as_they_like),
+        cmocka_unit_test(threads_that_were_cut),
         cmocka_unit_test(loader_workers),
         cmocka_unit_test(another_number_of_loader_workers),
         cmocka_unit_test(missing_rank),

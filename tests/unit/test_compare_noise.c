@@ -49,6 +49,40 @@ static bool equal_masked(const char *a, const char *b)
     return equal;
 }
 
+/* The exit code that MPICH's launcher reports of a rank is a fact where the job failed with it, and
+ * where the launcher killed that rank. */
+static void code_of_a_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        int exit_code;
+        const char *line;
+        bool masked;
+    } row[] = {
+        {11, "=   EXIT CODE: 11", true},
+        {11, "=   EXIT CODE: 9", true},
+        {9, "=   EXIT CODE: 9", true},
+        {11, "=   EXIT CODE: 6", false},
+        {0, "=   EXIT CODE: 9", false},
+        {0, "=   EXIT CODE: 0", false},
+        {11, "EXIT CODE: 11", false},
+        {11, "x=   EXIT CODE: 11", false},
+        {11, "=   EXIT CODE: 1111", false},
+        {11, "=   EXIT CODE: 9.5", false},
+        {11, "loss 11", false},
+        {11, "=   EXIT CODE: 11 9", false},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        struct tw_facts f = when;
+        f.exit_code = row[i].exit_code;
+        char *masked = mask_with(row[i].line, &f);
+        assert_non_null(masked);
+        if ((strpbrk(masked, "0123456789") == NULL) != row[i].masked)
+            fail_msg("%s, exit code %d: %s", row[i].line, row[i].exit_code, masked);
+        free(masked);
+    }
+}
+
 static void noise(void **state)
 {
     (void)state;
@@ -282,9 +316,9 @@ static void ulp(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(noise),     cmocka_unit_test(meaning),   cmocka_unit_test(spans),
-        cmocka_unit_test(skeletons), cmocka_unit_test(durations), cmocka_unit_test(any_bytes),
-        cmocka_unit_test(ulp),
+        cmocka_unit_test(noise),     cmocka_unit_test(meaning),        cmocka_unit_test(spans),
+        cmocka_unit_test(skeletons), cmocka_unit_test(durations),      cmocka_unit_test(any_bytes),
+        cmocka_unit_test(ulp),       cmocka_unit_test(code_of_a_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

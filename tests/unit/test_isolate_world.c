@@ -123,7 +123,7 @@ static void all_pins_what_is_available(void **state)
         assert_true((strstr(left_out, f->id) != NULL) == !expected);
     }
     assert_int_equal(w.count, pins);
-    assert_non_null(strstr(left_out, "match-order (not built yet)"));
+    assert_non_null(strstr(left_out, "match-order (it needs a recorded run: "));
     assert_non_null(strstr(left_out, "noise (it can only be shaken)"));
     free(left_out);
     twin_world_free(&w);
@@ -174,7 +174,7 @@ static void bad_lists_are_refused_by_name(void **state)
         {"aslr=vary", TWIN_EINVAL, "can only be held still"},
         {"noise", TWIN_EINVAL, "noise=vary:SEED"},
         {"noise=vary:x", TWIN_EINVAL, "expected vary:SEED"},
-        {"match-order", TWIN_EUNSUPPORTED, "match-order cannot be set: not built yet"},
+        {"match-order", TWIN_EUNSUPPORTED, "match-order cannot be set: it needs a recorded run"},
         {"isa=avx9", TWIN_EINVAL, "instruction set of this processor"},
         {"affinity=1023", TWIN_EINVAL, "may not run on processor 1023"},
         {"env:HOME", TWIN_EINVAL, "unknown factor"},

@@ -6,6 +6,7 @@
  */
 #include "src/ledger/ledger.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -351,6 +352,153 @@ static void from_version_1(void **state)
     db->ops->close(db);
 }
 
+/* ---- facts, events, agreement: what service levels are counted from */
+
+/* What a walk over runs with facts, and over events, found. */
+struct counted {
+    size_t runs, bare, events;
+    char project[64], subject[64];
+    double loss;
+    int64_t calls;
+};
+
+static int see_history(void *user, const struct twin_ledger_run *r,
+                       const struct twin_ledger_facts *f)
+{
+    struct counted *c = user;
+    assert_non_null(r->id);
+    c->runs++;
+    c->bare += f == NULL;
+    if (f) {
+        snprintf(c->project, sizeof c->project, "%s", f->project);
+        c->loss = f->loss;
+        c->calls = f->nondeterministic;
+    }
+    return 0;
+}
+
+static int see_event(void *user, const struct twin_ledger_event *e)
+{
+    struct counted *c = user;
+    c->events++;
+    snprintf(c->subject, sizeof c->subject, "%s", e->subject);
+    return 0;
+}
+
+static void facts_and_events(void **state)
+{
+    (void)state;
+    struct twin_ledger *l = opened();
+    char id[33], other[33];
+    struct twin_ledger_run r = run_of(1, id), bare = run_of(2, other);
+    struct twin_ledger_facts f = {
+        .run_id = id, .project = "a\x01\x1b[31m", .nondeterministic = 7, .loss = NAN};
+    struct twin_ledger_event e = {
+        .id = id, .time_ns = 5, .kind = "audit", .outcome = "pass", .subject = "code"};
+    struct counted c = {.loss = 1};
+    assert_int_equal(twin_ledger_put_run(l, &r, NULL, 0, NULL), 0);
+    assert_int_equal(twin_ledger_put_run(l, &bare, NULL, 0, NULL), 0);
+    assert_int_equal(twin_ledger_put_facts(l, &f, NULL), 0);
+    f.project = "another"; /* written once */
+    assert_int_equal(twin_ledger_put_facts(l, &f, NULL), 0);
+    assert_int_equal(twin_ledger_put_event(l, &e, NULL), 0);
+    assert_int_equal(twin_ledger_put_event(l, &e, NULL), 0);
+    assert_int_equal(twin_ledger_history(l, NULL, INT64_MIN, see_history, &c, NULL), 0);
+    assert_true(c.runs == 2 && c.bare == 1 && isnan(c.loss) && c.calls == 7);
+    assert_string_equal(c.project, "a\\x01\\x1b[31m"); /* any bytes, as text */
+    assert_int_equal(twin_ledger_events(l, 5, see_event, &c, NULL), 0);
+    assert_true(c.events == 1 && strcmp(c.subject, "code") == 0);
+    assert_int_equal(twin_ledger_events(l, 6, see_event, &c, NULL), 0);
+    assert_int_equal(c.events, 1);
+    c.runs = 0;
+    assert_int_equal(twin_ledger_history(l, "elsewhere", INT64_MIN, see_history, &c, NULL), 0);
+    assert_int_equal(twin_ledger_history(l, NULL, 1002, see_history, &c, NULL), 0);
+    assert_int_equal(c.runs, 1); /* the second began at 1002 */
+    twin_ledger_close(l);
+}
+
+/* What see_agreement() expects and how often it was called. */
+static int see_agreement(void *user, const struct twin_ledger_comparison *c)
+{
+    ++*(size_t *)user;
+    assert_true(c->repeats && c->run_count == 3);
+    assert_int_equal(c->agreed[0], TWIN_AGREED_NOT_SAID);
+    assert_int_equal(c->agreed[1], TWIN_AGREED);
+    assert_int_equal(c->agreed[2], TWIN_AGREED_NOT);
+    assert_string_equal(c->layer, "forward");
+    assert_true(c->checkpoints.compared == 4 && c->checkpoints.same == 2 &&
+                c->checkpoints.unknown == 1 && c->checkpoints.missing == 3);
+    return 0;
+}
+
+static void agreement(void **state)
+{
+    (void)state;
+    struct twin_ledger *l = opened();
+    char a[33], b[33], d[33];
+    const char *ids[] = {id_of(1, a), id_of(2, b), id_of(3, d)};
+    const enum twin_ledger_agreed agreed[] = {TWIN_AGREED_NOT_SAID, TWIN_AGREED, TWIN_AGREED_NOT};
+    const struct twin_ledger_comparison c = {.id = a,
+                                             .time_ns = 10,
+                                             .verb = "check",
+                                             .outcome = "differ",
+                                             .layer = "forward",
+                                             .repeats = true,
+                                             .checkpoints = {4, 2, 1, 3},
+                                             .run_id = ids,
+                                             .agreed = agreed,
+                                             .run_count = 3};
+    size_t n = 0;
+    assert_int_equal(twin_ledger_put_comparison(l, &c, NULL), 0);
+    assert_int_equal(twin_ledger_comparisons_since(l, 10, see_agreement, &n, NULL), 0);
+    assert_int_equal(twin_ledger_comparisons_since(l, 11, see_agreement, &n, NULL), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(twin_agreed_of("of a newer twinrun"), TWIN_AGREED_NOT_SAID);
+    twin_ledger_close(l);
+}
+
+static int see_nothing_said(void *user, const struct twin_ledger_comparison *c)
+{
+    ++*(size_t *)user;
+    assert_false(c->repeats);
+    assert_int_equal(c->checkpoints.compared, -1);
+    assert_int_equal(c->agreed[0], TWIN_AGREED_NOT_SAID);
+    assert_string_equal(c->layer, "");
+    return 0;
+}
+
+/* Version 2 with a run and a comparison: all of it is still there, and says nothing of what version
+ * 3 asks. */
+static void from_version_2(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "INSERT INTO runs (id, version, recorded_ns, home, name, label, command, argv, host, "
+        "state, "
+        "exit_code, start_ns, wall_s, steps, records, dropped, gone, data_root) VALUES ('aa', 1, "
+        "1, '', 'n', 'l', 'c', '[]', 'h', 'ok', 0, 5, 1.5, 2, 3, 0, 0, 'root')",
+        "INSERT INTO comparisons (id, recorded_ns, time_ns, verb, command, outcome, first, "
+        "first_step, cause) VALUES ('bb', 1, 6, 'check', 'c', 'same', '', -1, 'aslr')",
+        "INSERT INTO compared (comparison_id, place, run_id) VALUES ('bb', 0, 'aa')",
+    };
+    struct tw_db *db = raw();
+    assert_int_equal(tw_schema_migrate(db, 2, NULL), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        sql(db, rows[i]);
+    db->ops->close(db);
+    struct twin_ledger *l = opened();
+    struct counted c = {.loss = 0};
+    struct seen s = {0};
+    size_t n = 0;
+    assert_int_equal(twin_ledger_history(l, NULL, 0, see_history, &c, NULL), 0);
+    assert_true(c.runs == 1 && c.bare == 1);
+    assert_int_equal(twin_ledger_comparisons_since(l, 0, see_nothing_said, &n, NULL), 0);
+    assert_int_equal(n, 1);
+    assert_int_equal(twin_ledger_comparisons(l, "aa", NULL, see_comparison, &s, NULL), 0);
+    assert_string_equal(s.cause, "aslr");
+    twin_ledger_close(l);
+}
+
 /* A file that version 1 wrote, kept as it was. */
 static void golden_version_1(void **state)
 {
@@ -576,6 +724,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(any_text, fresh, done),
         cmocka_unit_test_setup_teardown(from_version_1, fresh, done),
         cmocka_unit_test_setup_teardown(golden_version_1, fresh, done),
+        cmocka_unit_test_setup_teardown(from_version_2, fresh, done),
+        cmocka_unit_test_setup_teardown(facts_and_events, fresh, done),
+        cmocka_unit_test_setup_teardown(agreement, fresh, done),
         cmocka_unit_test_setup_teardown(newer, fresh, done),
         cmocka_unit_test_setup_teardown(half_migrated, fresh, done),
         cmocka_unit_test_setup_teardown(writers, fresh, done),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is written to the ledger: runs and comparisons of a home, and catching up with them. */
 #include "src/ledger/noted.h"
+#include "src/ledger/noted_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -199,6 +200,92 @@ static void test_a_comparison_outlives_its_database(void **state)
     tw_free(db);
 }
 
+/* Which runs of a verdict agree is read from its classes; what was not compared whole is not
+ * known. */
+static void test_who_agrees(void **state)
+{
+    (void)state;
+    size_t first[] = {0, 1}, second[] = {2};
+    struct twin_class classes[] = {{.members = 2, .runs = first}, {.members = 1, .runs = second}};
+    struct twin_verdict v = {.outcome = TWIN_DIFFER, .classes = classes, .class_count = 2};
+    enum twin_ledger_agreed a[4];
+    tw_agreed_of(&v, 4, a);
+    assert_true(a[0] == TWIN_AGREED_NOT_SAID && a[1] == TWIN_AGREED && a[2] == TWIN_AGREED_NOT);
+    assert_int_equal(a[3], TWIN_AGREED_UNKNOWN); /* in no class */
+    classes[0].unsure = true;
+    tw_agreed_of(&v, 3, a);
+    assert_int_equal(a[1], TWIN_AGREED_UNKNOWN);
+    v.outcome = TWIN_INCONCLUSIVE;
+    tw_agreed_of(&v, 3, a);
+    assert_true(a[1] == TWIN_AGREED_UNKNOWN && a[2] == TWIN_AGREED_UNKNOWN);
+    v.outcome = TWIN_WITHIN_TOLERANCE;
+    tw_agreed_of(&v, 3, a);
+    assert_true(a[1] == TWIN_AGREED && a[2] == TWIN_AGREED);
+}
+
+static struct twin_run_file file_of(const char *path, const char *sha256)
+{
+    struct twin_run_file f = {.path = (char *)(uintptr_t)path};
+    snprintf(f.sha256, sizeof f.sha256, "%s", sha256);
+    return f;
+}
+
+/* Equal bytes match, and so does what the verdict calls benign; a file that was not read is not
+ * known, one that only one run wrote is missing, and what is no checkpoint does not count. */
+static void test_checkpoints_are_counted(void **state)
+{
+    (void)state;
+    struct twin_run_file x[] = {file_of("a.pt", "1"), file_of("b.pt", "1"), file_of("c.pt", "1"),
+                                file_of("d.pt", "1"), file_of("e.pt", ""),  file_of("t.txt", "1")};
+    struct twin_run_file y[] = {file_of("a.pt", "1"), file_of("b.pt", "2"), file_of("c.pt", "2"),
+                                file_of("f.pt", "1"), file_of("e.pt", ""),  file_of("t.txt", "2")};
+    struct twin_run a = {.files = x, .file_count = 6}, b = {.files = y, .file_count = 6};
+    const struct twin_run *const runs[] = {&a, &b};
+    struct twin_finding benign = {.run_b = 1,
+                                  .text = (char *)(uintptr_t) "b.pt: file bytes differ, tensors "
+                                                              "equal"};
+    struct twin_verdict v = {.outcome = TWIN_DIFFER, .benign = &benign, .benign_count = 1};
+    struct twin_ledger_checkpoints c = tw_checkpoints_of(&v, runs, 2);
+    assert_true(c.compared == 4 && c.same == 2 && c.unknown == 1 && c.missing == 2);
+    char *unseen[] = {(char *)(uintptr_t) "c.pt: file bytes differ, and its format is not read"};
+    v.unseen = unseen;
+    v.unseen_count = 1;
+    c = tw_checkpoints_of(&v, runs, 2);
+    assert_true(c.same == 2 && c.unknown == 2);
+}
+
+/* An event is a file, too, from which a new database knows it again. */
+static int count_event(void *user, const struct twin_ledger_event *e)
+{
+    *(size_t *)user += strcmp(e->kind, "audit") == 0 && strcmp(e->project, "vision") == 0 &&
+                       strstr(e->subject, "hunter2") == NULL;
+    return 0;
+}
+
+static void test_an_event_outlives_its_database(void **state)
+{
+    (void)state;
+    const struct twin_ledger_event e = {
+        .kind = "audit", .outcome = "pass", .subject = "--token=hunter2"};
+    char *db = tw_path_join(home, "ledger.db");
+    assert_int_equal(tw_ledger_write_event(home, NULL, &e, NULL), 0); /* no home: nothing */
+    assert_int_not_equal(access(home, F_OK), 0);
+    twin_run_free(run_in(home));
+    setenv("TWINRUN_PROJECT", "vision", 1);
+    assert_int_equal(tw_ledger_write_event(home, NULL, &e, NULL), 0);
+    unsetenv("TWINRUN_PROJECT");
+    for (int again = 0; again < 2; again++) {
+        struct heard h = {0};
+        size_t n = 0;
+        struct twin_ledger *l = caught_up(&h);
+        assert_int_equal(twin_ledger_events(l, 0, count_event, &n, NULL), 0);
+        assert_int_equal(n, 1);
+        twin_ledger_close(l);
+        assert_int_equal(unlink(db), 0);
+    }
+    tw_free(db);
+}
+
 static void test_no_ledger_is_no_trouble(void **state)
 {
     (void)state;
@@ -233,6 +320,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_folders_come_and_go, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_damaged_run_is_told_and_left, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_comparison_outlives_its_database, enter, leave),
+        cmocka_unit_test_setup_teardown(test_who_agrees, enter, leave),
+        cmocka_unit_test_setup_teardown(test_checkpoints_are_counted, enter, leave),
+        cmocka_unit_test_setup_teardown(test_an_event_outlives_its_database, enter, leave),
         cmocka_unit_test_setup_teardown(test_no_ledger_is_no_trouble, enter, leave),
         cmocka_unit_test_setup_teardown(test_a_shared_ledger_names_homes, enter, leave),
     };

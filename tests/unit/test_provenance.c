@@ -457,12 +457,80 @@ static void test_ranks_are_grouped(void **state)
     assert_string_equal(d.item[1].what, "rank 17: nvidia_driver");
     assert_string_equal(d.item[1].a, "580.1");
     assert_string_equal(d.item[1].b, "580.2");
+    assert_string_equal(d.item[1].groups,
+                        "ranks 0-16, 18 and 19 have nvidia_driver 580.1, rank 17 has 580.2");
     assert_int_equal(d.item[1].power, TWIN_POWER_HIGH);
     assert_string_equal(d.item[0].what, "ranks 1, 3, 5, 7, 9, 11, 13, 15 and 2 more: NCCL_ALGO");
     assert_int_equal(d.item[0].count, 10);
     twin_world_differences_free(&d);
     json_decref(o);
     tw_buf_free(&b);
+}
+
+/* Writes what a rank of three says at its start, to be read as it stands there. */
+static void announce(const char *dir, int rank, const char *more)
+{
+    char *path = tw_printf("%s/worlds/%d.%d", dir, rank, 100 + rank);
+    char *text = tw_printf("rank\t%d\nworld\t3\npid\t%d\nenv\tRANK=%d\nenv\tOMP_PLACES={%d}\n%s",
+                           rank, 100 + rank, rank, rank, more);
+    assert_non_null(text);
+    assert_int_equal(tw_write_file_atomic(path, text, strlen(text), NULL), 0);
+    tw_free(text);
+    tw_free(path);
+}
+
+/* The words at the end of a run; NULL: nothing to say. malloc'ed. */
+static char *words_at_end(const char *dir)
+{
+    struct twin_parity *p = twin_parity_begin(dir);
+    assert_non_null(p);
+    assert_true(twin_parity_look(p, dir, true));
+    assert_false(twin_parity_look(p, dir, true)); /* once */
+    const char *words = twin_parity_words(p);
+    char *copy = words ? tw_strdup(words) : NULL;
+    twin_parity_free(p);
+    return copy;
+}
+
+static void test_ranks_as_they_begin(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/twin-parity-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    char *worlds = tw_path_join(dir, "worlds");
+    assert_int_equal(mkdir(worlds, 0700), 0);
+    announce(dir, 0, "version\ttorch 2.0\ntold\tlibrary\ntold\tpython\n");
+    announce(dir, 1, "env\tNCCL_ALGO=Ring\n"); /* has not said all yet */
+    struct twin_parity *p = twin_parity_begin(dir);
+    assert_non_null(p);
+    assert_false(twin_parity_look(p, dir, false));
+    twin_parity_free(p);
+    char *words = words_at_end(dir);
+    assert_string_equal(words, "ranks 1 and 2 were not seen, so nothing is known of them");
+    tw_free(words);
+    /* a version that a rank has not loaded yet is no difference; a variable is */
+    announce(dir, 1, "env\tNCCL_ALGO=\ntold\tlibrary\n");
+    announce(dir, 2, "version\ttorch 2.0\ntold\tlibrary\ntold\tpython\n");
+    words = words_at_end(dir);
+    assert_string_equal(words, "rank 1 has NCCL_ALGO an empty value, ranks 0 and 2 do not have it");
+    tw_free(words);
+    announce(dir, 1, "version\ttorch 2.1\ntold\tlibrary\ntold\tpython\n");
+    words = words_at_end(dir);
+    assert_string_equal(words, "ranks 0 and 2 have torch 2.0, rank 1 has 2.1");
+    tw_free(words);
+    /* with too little memory it is said that nothing is known, or what is known */
+    for (uint64_t n = 0; n < 300; n++) {
+        p = twin_parity_begin(dir);
+        assert_non_null(p);
+        tw_alloc_fail_at(n, n % 2);
+        assert_true(twin_parity_look(p, dir, true));
+        tw_alloc_fail_at(0, false);
+        twin_parity_free(p);
+    }
+    announce(dir, 1, "version\ttorch 2.0\ntold\tlibrary\ntold\tpython\n");
+    assert_null(words_at_end(dir));
+    tw_remove_tree(dir, NULL, NULL);
+    tw_free(worlds);
 }
 
 /* Of a job whose ranks are looked at while memory is short, something may stay unknown. Nothing is
@@ -518,6 +586,7 @@ int main(void)
         cmocka_unit_test(test_of_other_types),
         cmocka_unit_test(test_libraries_by_package),
         cmocka_unit_test(test_ranks_are_grouped),
+        cmocka_unit_test(test_ranks_as_they_begin),
         cmocka_unit_test(test_ranks_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -368,8 +368,10 @@ static void sentences_about_a_baseline_and_rules(void **state)
     expect_line(&v, "world   not known whether this is the world that the baseline was made in\n");
     v.lost_records = 1200;
     v.gap_count = 2;
-    expect_line(&v, "gaps    the details of 1,200 records were lost in 2 stretches (rings were "
-                    "full); their values were still compared; --lossless keeps them\n");
+    expect_line(&v,
+                "gaps    the details of 1,200 records were lost in 2 stretches (rings were "
+                "full); their values were still compared; --lossless keeps them, where ulimit -v "
+                "and -d leave room\n");
     v.lost_records = 0;
     v.runs = 1;
     expect_line(&v, "bit for bit, as in the baseline\n");

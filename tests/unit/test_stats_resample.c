@@ -272,6 +272,22 @@ static void rank_correlation(void **state)
     assert_true(isnan(p.value) && isnan(p.p));
 }
 
+/* Values: scipy.stats.kendalltau's documented example, with ties in both; the others by hand. */
+static void kendall(void **state)
+{
+    (void)state;
+    static const double x[] = {12, 2, 1, 12, 2}, y[] = {1, 4, 7, 1, 0}, level[] = {4, 4, 4, 4, 4};
+    static const double up[] = {1, 2, 3, 4}, swapped[] = {1, 3, 2, 4}, down[] = {4, 3, 2, 1};
+    static const double bad[] = {1, NAN, 3, 4};
+    CLOSE(twin_stats_kendall_tau(x, y, 5), -.47140452079103173);
+    CLOSE(twin_stats_kendall_tau(up, swapped, 4), 4 / 6.);
+    assert_true(twin_stats_kendall_tau(up, up, 4) == 1 &&
+                twin_stats_kendall_tau(up, down, 4) == -1);
+    assert_true(isnan(twin_stats_kendall_tau(x, level, 5)));
+    assert_true(isnan(twin_stats_kendall_tau(up, bad, 4)) &&
+                isnan(twin_stats_kendall_tau(up, up, 1)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +299,7 @@ int main(void)
         cmocka_unit_test(permutations_are_uniform),
         cmocka_unit_test(permutation_edges),
         cmocka_unit_test(rank_correlation),
+        cmocka_unit_test(kendall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

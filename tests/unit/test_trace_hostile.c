@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -116,6 +118,78 @@ static void test_fork(void **state)
         assert_string_equal(twin_trace_string(t, twin_trace_series(t, x)->name), "x");
         twin_trace_close(t);
     }
+}
+
+enum { EACH = 200 };
+
+struct first {
+    struct twin_writer *w;
+    const char *path;
+    uint32_t series;
+    atomic_int opened; /* 1, or -1 where that failed */
+};
+
+/* A thread of a child is the first that records there. */
+static void *reopen_and_record(void *arg)
+{
+    struct first *f = arg;
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_writer_options o = {.path = f->path, .rank = 3, .world = 8, .role = "child 1"};
+    atomic_store(&f->opened, twin_writer_reopen_after_fork(f->w, &o, &err) == 0 ? 1 : -1);
+    for (int i = 0; i < EACH; i++)
+        record_value(f->w, f->series, 0, 7);
+    return NULL;
+}
+
+/* The thread that forked records at the same time: both need a ring of their own. */
+static int child_of_two_threads(struct first *f)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, reopen_and_record, f) != 0)
+        return 10;
+    while (atomic_load(&f->opened) == 0)
+        sched_yield();
+    for (int i = 0; i < EACH; i++)
+        record_value(f->w, f->series, 0, 7);
+    pthread_join(thread, NULL);
+    twin_writer_step_end(f->w);
+    twin_writer_close(f->w);
+    return atomic_load(&f->opened) == 1 ? 0 : 11;
+}
+
+static int count_of_thread(void *user, const struct twin_trace_record *r)
+{
+    uint64_t *count = user;
+    if (r->thread < 2)
+        count[r->thread]++;
+    return 0;
+}
+
+static void test_another_thread_than_the_forking_one_reopens(void **state)
+{
+    (void)state;
+    const char *path = scratch_path("forker.twt");
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_writer *w = open_writer(path, 0);
+    struct first f = {.w = w, .path = scratch_path("child.twt"), .series = start_job(w)};
+    record_value(w, f.series, 0, 7); /* the forking thread has a ring */
+    twin_writer_prepare_fork(w);
+    pid_t child = fork();
+    if (child == 0) {
+        twin_writer_child_after_fork(w);
+        _exit(child_of_two_threads(&f));
+    }
+    twin_writer_parent_after_fork(w);
+    assert_int_equal(wait_for(child), 0);
+    tw_writer_free(w);
+    struct twin_trace *t = open_trace(f.path);
+    uint64_t of_thread[2] = {0};
+    assert_verified(t);
+    assert_int_equal(twin_trace_info(t)->lost, 0);
+    assert_int_equal(twin_trace_walk(t, count_of_thread, NULL, of_thread, &err), 0);
+    assert_int_equal(of_thread[0], EACH);
+    assert_int_equal(of_thread[1], EACH);
+    twin_trace_close(t);
 }
 
 /* A raw clone that nobody told us about: its _exit must not hang in flush or close. */
@@ -388,6 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_another_thread_than_the_forking_one_reopens),
         cmocka_unit_test(test_untold_child),
         cmocka_unit_test(test_descriptors_of_its_own),
         cmocka_unit_test(test_pipes_end),

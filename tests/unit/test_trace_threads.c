@@ -3,6 +3,7 @@
 #include "trace_helper.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #define THREADS 6
 
@@ -256,6 +257,112 @@ static void test_flush_from_many_threads(void **state)
     tw_writer_free(c.w);
 }
 
+/* Limits of one resource as they are at the start of a program, and after it as they were. */
+static void start_under(int resource, rlim_t limit)
+{
+    struct rlimit before, under;
+    assert_int_equal(getrlimit(resource, &before), 0);
+    under = before;
+    under.rlim_cur = limit;
+    assert_int_equal(setrlimit(resource, &under), 0);
+    tw_room_limit();
+    assert_int_equal(setrlimit(resource, &before), 0);
+}
+
+struct crowd {
+    struct twin_writer *w;
+    uint32_t series;
+    pthread_barrier_t all_recorded, looked;
+};
+
+static void *record_and_stay(void *arg)
+{
+    struct crowd *c = arg;
+    for (uint64_t i = 0; i < 10; i++)
+        record_value(c->w, c->series, 0, i);
+    pthread_barrier_wait(&c->all_recorded);
+    pthread_barrier_wait(&c->looked);
+    return NULL;
+}
+
+/* What so many threads that record at once take, and how many of their records are stored or lost.
+ */
+static struct twin_writer_counts crowd_of(int threads, uint64_t *most)
+{
+    struct crowd c = {.w = open_writer(scratch_path("crowd.twt"), 0)};
+    pthread_t *thread = calloc((size_t)threads, sizeof *thread);
+    pthread_attr_t a;
+    pthread_attr_init(&a);
+    pthread_attr_setstacksize(&a, 256 << 10);
+    c.series = series_id(c.w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch");
+    pthread_barrier_init(&c.all_recorded, NULL, (unsigned)threads + 1);
+    pthread_barrier_init(&c.looked, NULL, (unsigned)threads + 1);
+    for (int i = 0; i < threads; i++)
+        assert_int_equal(pthread_create(&thread[i], &a, record_and_stay, &c), 0);
+    pthread_barrier_wait(&c.all_recorded);
+    *most = tw_room_used();
+    pthread_barrier_wait(&c.looked);
+    for (int i = 0; i < threads; i++)
+        pthread_join(thread[i], NULL);
+    twin_writer_step_end(c.w);
+    twin_writer_close(c.w);
+    struct twin_writer_counts counts = twin_writer_counts(c.w);
+    tw_writer_free(c.w);
+    struct twin_trace *t = open_trace(scratch_path("crowd.twt"));
+    assert_verified(t);
+    assert_int_equal(twin_trace_info(t)->records, counts.records);
+    assert_int_equal(twin_trace_info(t)->lost, counts.lost);
+    twin_trace_close(t);
+    pthread_barrier_destroy(&c.all_recorded);
+    pthread_barrier_destroy(&c.looked);
+    pthread_attr_destroy(&a);
+    free(thread);
+    return counts;
+}
+
+/* Where memory is limited, threads and names take an eighth of it together. A thread that gets no
+ * ring counts in the values and drops the details; one that gets nothing loses its records, and
+ * each is counted. Everything is given back. */
+static void test_an_eighth_of_what_is_allowed(void **state)
+{
+    (void)state;
+    static const int resources[] = {RLIMIT_AS, RLIMIT_DATA};
+    static const int threads[] = {1, 7, 60, 300};
+    uint64_t none = tw_room_used();
+    for (size_t r = 0; r < 2; r++)
+        for (int mib = 1; mib <= 4096; mib *= 4)
+            for (size_t i = 0; i < 4; i++) {
+                uint64_t most, limit = (uint64_t)mib << 20;
+                start_under(resources[r], limit);
+                struct twin_writer_counts c = crowd_of(threads[i], &most);
+                assert_in_range(most - none, 0, limit / 8);
+                /* Where not even the series' name finds room, that is one loss more. */
+                uint64_t all = (uint64_t)threads[i] * 10;
+                assert_in_range(c.records + c.lost, all, all + 1);
+                /* Two pages of each thread find room even where rings take half of it. */
+                bool fits = (uint64_t)threads[i] * 8192 + (256u << 10) <= limit / 8;
+                assert_true(c.lost == 0 || !fits);
+                assert_true(c.lost > 0 || mib > 1 || threads[i] < 60);
+                assert_true(c.dropped == 0 || mib <= 256);
+                assert_true(c.dropped > 0 || c.lost > 0 || mib > 64 || threads[i] < 300);
+                assert_int_equal(tw_room_used(), none);
+            }
+    start_under(RLIMIT_DATA, RLIM_INFINITY);
+    assert_true(tw_room_left() == UINT64_MAX);
+}
+
+/* Without a limit each ring is as large as was asked for, and nothing is lost. */
+static void test_rings_where_nothing_is_limited(void **state)
+{
+    (void)state;
+    uint64_t most, none = tw_room_used();
+    struct twin_writer_counts c = crowd_of(300, &most);
+    assert_int_equal(c.records, 3000);
+    assert_int_equal(c.lost, 0);
+    assert_true(most - none >= 300 * (UINT64_C(4) << 20));
+    assert_int_equal(tw_room_used(), none);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +371,8 @@ int main(void)
         cmocka_unit_test(test_interning_from_many_threads),
         cmocka_unit_test(test_full_ring_is_a_gap),
         cmocka_unit_test(test_flush_from_many_threads),
+        cmocka_unit_test(test_rings_where_nothing_is_limited),
+        cmocka_unit_test(test_an_eighth_of_what_is_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, scratch_remove);
 }

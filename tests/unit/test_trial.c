@@ -201,6 +201,9 @@ static void several_at_once(void **state)
     assert_int_equal(w.worker[0].trial.end, TW_TRIAL_RAN);
     assert_int_equal(w.worker[1].trial.run->exit_code, 4);
     assert_int_equal(w.worker[2].trial.end, TW_TRIAL_OUT_OF_TIME);
+    /* all that a worker found comes over, as of a run that is made in this process */
+    for (size_t i = 0; i < 3; i++)
+        assert_true(w.worker[i].trial.started);
     assert_false(w.interrupted);
     tw_workers_close(&w);
 }

@@ -190,6 +190,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", argc == 2 ? err.message : "usage: trace_json FILE");
         return 2;
     }
+    twin_trace_definitions(t, NULL); /* for a rank that was told late */
     print_info(t);
     print_definitions(t);
     separator = "";

@@ -41,6 +41,7 @@ class State:
         self.finished = False  # the end has been shown
         self.forked = False  # child of a process that was armed
         self.rank = 0
+        self.joined = False  # torch.distributed has said the rank
         self.worker = None  # role of a DataLoader worker
         self.main_thread = threading.main_thread().ident
         # an exception of the job that came where Python would lose it: raised at the next hook
@@ -75,6 +76,7 @@ class Local(threading.local):
     too_deep = 0
     device = None  # the GPU that the library is known to read from this thread
     batch = ()  # handed.Seen, of the tensors of the batch that a loader delivered last
+    batch_step = -1  # in which it did
     outputs = ()  # handed.Seen, of what models gave out in this step
     left = None  # id(optimizer) -> gradients.Left: what this thread's backwards left to it
     # ids of optimizers whose gradients this thread's last backward was not held against
@@ -252,7 +254,20 @@ def identify():
     elif role is not None and rank < 0 and "." in number and "RANK" not in os.environ:
         role += " of child " + number.rsplit(".", 1)[0]
     S.rank = rank if rank >= 0 else _environment_rank()
+    S.joined = rank >= 0
     S.lib.identify(rank, world, role.encode() if role else None, 2)
+
+
+def joins():
+    """init_process_group has returned. A process that has recorded before, and found no rank in
+    its environment, is known by its rank from here on; a later group changes nothing.
+    """
+    rank, world = _group()
+    if not S.begun or S.joined or S.worker is not None or rank < 0:
+        return
+    S.joined = True
+    S.rank = rank
+    S.lib.identify(rank, world, None, 2)
 
 
 def begin():

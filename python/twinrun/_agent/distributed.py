@@ -58,6 +58,25 @@ def _note_stores():
             core.note("store.file", os.path.realpath(path))
 
 
+@hook
+def _joined():
+    core.joins()
+
+
+def _follow_group(original):
+    def init_process_group(*args, **kwargs):
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            trim(error)
+            raise
+        if S.on:
+            _joined()
+        return result
+
+    return functools.update_wrapper(init_process_group, original)
+
+
 # ---------------------------------------------------------------- collectives
 
 
@@ -208,11 +227,12 @@ def arm(torch):
         return []
     c10d = distributed.distributed_c10d
     replaced = []
-    for name in _COLLECTIVES:
+    for name in ("init_process_group", *_COLLECTIVES):
         original = getattr(c10d, name, None)
         if original is None:
             continue
-        ours = _replace(name, original)
+        follows = name == "init_process_group"
+        ours = _follow_group(original) if follows else _replace(name, original)
         for module in (c10d, distributed):
             if getattr(module, name, None) is original:
                 setattr(module, name, ours)

@@ -67,6 +67,7 @@ def _probe(t, turn=None):
 
 def delivered(found):
     """A loader has delivered these [(name, value)]."""
+    T.batch_step = S.step
     T.batch = [Seen(value, True) for _name, value in found if tensors.is_tensor(value)]
 
 
@@ -81,6 +82,13 @@ def gave_out(output):
         *T.outputs,
         *(Seen(value, False) for _name, value in found if tensors.is_tensor(value)),
     ][-OUTPUTS:]
+
+
+def in_this_step():
+    """Whether the loader delivered in this step. One that reads ahead (accelerate's) has done so
+    before, and the step that uses the batch would show no input.
+    """
+    return T.batch_step == S.step
 
 
 def is_of_batch(t):

@@ -91,12 +91,14 @@ def _is_computed(tensor):
 
 
 def _inputs(root, args, kwargs):
-    """What a model is given, but for what the loader delivered and was recorded then."""
+    """What a model is given, but for what the loader delivered in this step: it was recorded
+    then.
+    """
     one = not kwargs and len(args) == 1 and type(args[0]) in tensors._plain
     if (
         one
         and core.on_main_thread()
-        and not handed.is_of_batch(args[0])
+        and not (handed.in_this_step() and handed.is_of_batch(args[0]))
         and not _is_computed(args[0])
     ):
         root.show(0, DATA, BATCH, "input[0]", args[0], T.site)
@@ -114,7 +116,7 @@ def _inputs(root, args, kwargs):
     pending = tensors.pending()
     for name, tensor in found:
         as_delivered = handed.of_batch(tensor)
-        if as_delivered is None:
+        if as_delivered is None or not handed.in_this_step():
             tensors.add_any(
                 pending,
                 DATA,

@@ -9,9 +9,20 @@ import sys
 import types
 from time import perf_counter_ns
 
-from . import core, device, faults, native, swift
+from . import core, device, faults, native, shards, swift
 from .core import S
-from .native import DEVICE, ITEM_BYTES, SKETCH, STATS, UNOBSERVED, Items, pack_item, pack_pointer
+from .native import (
+    DEVICE,
+    DIGESTED,
+    ITEM_BYTES,
+    OFFSET,
+    SKETCH,
+    STATS,
+    UNOBSERVED,
+    Items,
+    pack_item,
+    pack_pointer,
+)
 
 LONG_BYTES = 1 << 18  # from here on a digest is long enough to let other threads run
 KEEP_BYTES = 32 << 20  # host copies alive at one time
@@ -49,6 +60,7 @@ def arm(torch):
         getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", None
     )
     device.arm(torch)
+    S.on_fork.append(shards.forget)
     numbers = {
         "uint8": native.U8,
         "int8": native.I8,
@@ -246,6 +258,9 @@ class Pending:
         except RuntimeError as error:
             faults.pass_on(error)
             pieces = [("", None)]
+        cut = type(t) not in _plain and len(pieces) == 1
+        if cut and self._add_shard(t, pieces[0], flags, (phase, kind, name, scope), op, site, role):
+            return self.count - kept
         for suffix, part in pieces:
             memory = None
             if part is not None:
@@ -264,6 +279,87 @@ class Pending:
         if self.kept > KEEP_BYTES:
             self.flush()
         return self.count - kept
+
+    def _add_shard(self, t, piece, flags, key, op, site, role):
+        """The local part of a DTensor, at its place in the whole. False, and nothing is added: it
+        is none, or holds the whole.
+        """
+        suffix, part = piece
+        if suffix or part is None or not shards.is_distributed(t):
+            return False
+        try:
+            box, memory = shards.box_of(t), _memory(part)
+        except (AttributeError, RuntimeError) as error:  # of a version that says it otherwise
+            faults.pass_on(error)
+            return False
+        if box is None or memory is None or memory[1] == native.BYTES:
+            return False
+        phase, kind, name, scope = key
+        number = core.series(phase, kind, name, scope, op, site, role)
+        pointer, code, count, shape, strides = memory
+        if part is not t._local_tensor:
+            self.keep.append(part)
+            self.kept += part.numel() * part.element_size()
+        flags |= OFFSET | self.place(part)
+        if box is shards.UNKNOWN:  # a part, and no more is said of it
+            self.put(number, *memory, flags=flags)
+            return True
+        adds, edges = box.adds(_WIDTH[code]), ()
+        if count == 0 or box.runs == 1:
+            self.put(number, *memory, flags=flags, offset=box.first if count else 0)
+            cuts = box.cuts(_WIDTH[code])
+            adds = not cuts or (
+                kind in (native.WEIGHT, native.MOMENT) and strides is None and is_host(part)
+            )
+            if cuts and adds:
+                edges = self._add_edges(box, cuts, memory, key, op, site, role)
+        elif adds and box.runs <= shards.RUNS and strides is None and is_host(part):
+            digest = self._digest_of_runs(box, pointer, code)
+            self.keep.append(digest)
+            self.put(number, ctypes.addressof(digest), code, count, shape, None, flags | DIGESTED)
+        else:
+            adds = False
+            self.put(number, *memory, flags=flags)
+        shards.note(number, box, adds, edges)
+        return True
+
+    def _add_edges(self, box, cuts, memory, key, op, site, role):
+        """The bytes of the blocks that a part shares with its neighbours, from which whoever adds up
+        makes these blocks again. Returns the series of the records.
+        """
+        phase, kind, name, scope = key
+        pointer, code = memory[:2]
+        found = []
+        for cut in cuts:
+            place = shards.range_of(box, _WIDTH[code], cut[0])
+            number = core.series(phase, kind, name + place, scope, op, site, role)
+            held = shards.edge_bytes(pointer, box, _WIDTH[code], cut)
+            self.keep.append(held)
+            self.put(
+                number,
+                ctypes.addressof(held),
+                native.BYTES,
+                shards.BLOCK,
+                (shards.BLOCK,),
+                None,
+                OFFSET | DIGESTED,
+                cut[0] * shards.BLOCK,
+            )
+            found.append(number)
+        return found
+
+    @staticmethod
+    def _digest_of_runs(box, pointer, code):
+        """Of a part whose elements do not lie side by side in the whole: each run is digested where
+        it lies there, and raw sums add up.
+        """
+        items, stride = Items(box.runs), box.run * _WIDTH[code]
+        for i, offset in enumerate(box.offsets()):
+            at = pointer + i * stride
+            pack_item(items.buffer, i * ITEM_BYTES, at, 0, 0, box.run, offset, 0, 0, 0, code, 1, 0)
+        found = (ctypes.c_uint64 * (2 * box.runs))()
+        S.lib.digests(items.address, box.runs, found)
+        return shards.sum_of(zip(found[::2], found[1::2]))
 
     def place(self, t):
         """place_of() for a tensor of which a record is added."""

@@ -72,6 +72,13 @@ def _settings():
     yield "interop_threads", torch.get_num_interop_threads()
 
 
+def _machine():
+    """Which instructions PyTorch's own kernels use: by the processor and ATEN_CPU_CAPABILITY."""
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch.backends, "cpu"):
+        yield "cpu_capability", torch.backends.cpu.get_cpu_capability()
+
+
 def _generators():
     for name, (module, read) in watch.GENERATORS.items():
         if module in sys.modules:
@@ -124,12 +131,14 @@ def begins():
         lines = (
             _pairs("version", _versions)
             + _pairs("setting", _settings)
+            + _pairs("machine", _machine)
             + _pairs("generator", _generators, ".first")
         )
         lines += [(key, value) for key, value in _device()] + [
             ("path", path) for path in sys.path if path
         ]
-        _write(lines)
+        # the launcher compares ranks while they run: this says that nothing more comes for now
+        _write(lines + [("told", "python")])
     except Exception as error:
         faults.pass_on(error)
 

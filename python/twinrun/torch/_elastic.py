@@ -23,7 +23,7 @@ class _Flat:
             self.places.append((at, at + tensor.numel(), tensor.shape))
             at += tensor.numel()
         self.numel, self.dtype = at, like[0].dtype
-        self.rows = []
+        self.rows, self.extents = [], {}  # of each row; the extents of its blocks
 
     def pieces(self, row):
         return [row[first:last].view(shape) for first, last, shape in self.places]
@@ -33,6 +33,28 @@ class _Flat:
             self.rows.append(torch.empty(self.numel, dtype=self.dtype))
         return self.rows[number]
 
+    def fill(self, number, tensors, block):
+        """Makes row `number` of tensors (None: zeros), and the extents of its blocks while what is
+        copied is in the cache.
+        """
+        row = self.row(number)
+        extents = self.extents[number] = _reduce.no_extents(row, block)
+        at = row.data_ptr(), extents[0].data_ptr(), extents[1].data_ptr()
+        for (first, last, shape), tensor in zip(self.places, tensors):
+            if tensor is None:
+                row[first:last].zero_()  # as no extents has it
+                continue
+            near = tensor.detach().to("cpu", self.dtype).contiguous()
+            _library.call(
+                "twin_fixed_take",
+                _library.code(self.dtype),
+                near.data_ptr(),
+                last - first,
+                first,
+                block,
+                *at,
+            )
+
 
 class _Buffers:
     """What buffers of one type become at the end of a step. Floating ones: the mean, each element
@@ -40,8 +62,10 @@ class _Buffers:
     agree on.
     """
 
-    def __init__(self, buffers, values, microbatches, group):
-        """values: of each buffer, after each of this rank's microbatches."""
+    def __init__(self, buffers, values, held, group):
+        """values: of each buffer, after each of this rank's microbatches; held: how many of these
+        each rank has.
+        """
         self._flat, self._buffers, self._group = _Flat(buffers), buffers, group
         self._rows = [torch.cat([b.detach().reshape(-1).cpu() for b in row]) for row in values]
         self._sum = None
@@ -49,8 +73,8 @@ class _Buffers:
             self._sum = _reduce.Sum(
                 self._rows,
                 torch.empty(self._flat.numel, dtype=self._flat.dtype),
-                microbatches,
-                microbatches,
+                held,
+                sum(held),
                 group,
                 1,
             )
@@ -92,6 +116,10 @@ class _Buffers:
 
     def pieces(self, memory):
         return self._sum.pieces(memory) if self._sum else ()
+
+    def end(self):
+        if self._sum:
+            self._sum.end()
 
     def store(self):
         result = self._sum.out if self._sum else self._both[0].to(self._flat.dtype)
@@ -240,6 +268,11 @@ class ExactDDP(torch.nn.Module):
         """The microbatches that this rank computes."""
         return _data.share(self.microbatches, self._group.rank, self._group.world)
 
+    def _held(self):
+        """How many microbatches each rank computes."""
+        world = self._group.world
+        return [len(_data.share(self.microbatches, rank, world)) for rank in range(world)]
+
     def forward(self, *args, **kwargs):
         if self.training and torch.is_grad_enabled() and self._inside is None:
             raise RuntimeError(
@@ -290,16 +323,12 @@ class ExactDDP(torch.nn.Module):
 
     def _take_gradients(self, place):
         for numbers, flat in self._gradients.values():
-            for number, piece in zip(numbers, flat.pieces(flat.row(place))):
-                gradient = self._parameters_of[number].grad
-                if gradient is None:
-                    piece.zero_()
-                elif gradient.layout != torch.strided:
-                    raise TypeError(
-                        "ExactDDP: a sparse gradient; expected a dense one (sparse=False)"
-                    )
-                else:
-                    piece.copy_(gradient)
+            gradients = [self._parameters_of[number].grad for number in numbers]
+            if any(one is not None and one.layout != torch.strided for one in gradients):
+                raise TypeError("ExactDDP: a sparse gradient; expected a dense one (sparse=False)")
+            flat.fill(place, gradients, self.block)
+            for number, gradient in zip(numbers, gradients):
+                if gradient is not None:
                     self._has_gradient[number] = 1
                 self._parameters_of[number].grad = None
 
@@ -388,10 +417,11 @@ class ExactDDP(torch.nn.Module):
             _reduce.Sum(
                 [flat.row(place) for place in range(len(self._done))],
                 torch.empty(flat.numel, dtype=flat.dtype),
-                self.microbatches,
+                self._held(),
                 self.microbatches,
                 self._group,
                 self.block,
+                [flat.extents[place] for place in range(len(self._done))],
             )
             for _, flat in self._gradients.values()
         ]
@@ -407,7 +437,7 @@ class ExactDDP(torch.nn.Module):
             _Buffers(
                 [buffers[numbers[i]] for i in same],
                 [[self._after(numbers[i], microbatch) for i in same] for microbatch in self._done],
-                self.microbatches,
+                self._held(),
                 self._group,
             )
             for same in _by_type([buffers[n] for n in numbers]).values()

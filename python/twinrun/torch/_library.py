@@ -22,16 +22,40 @@ _CALLS = {
     "twin_fixed_add": [_I, _P, _I64, _I64, _I64, _P, _P, _P, _P],
     "twin_fixed_round": [_I, _P, _I64, _I64, _I64, _I64, _P, _P, _P, _P],
     "twin_fixed_sum": [_I, _P, _I64, _I64, _I64, _I64, _I64, _P, _P],
+    "twin_fixed_extents": [_I, _P, _I64, _I64, _P, _P, _P],
+    "twin_fixed_take": [_I, _P, _I64, _I64, _I64, _P, _P, _P, _P],
+    "twin_fixed_pack": [_P, _P, _I64, _I64, _P, _P],
+    "twin_fixed_finish": [_P, _P, _I64, _P, _I64, _I64, _I64, _P, _P],
 }
 _COUNTS = {  # these give a number or, when it is negative, an error
     "twin_fixed_flagged": [_I, _P, _I64],
     "twin_fixed_specials_count": [_I, _I64, _P, _I64],
+    "twin_fixed_packed_bytes": [_P, _I64],
 }
 _library = None
 
 
 class _Error(ctypes.Structure):
     _fields_ = [("code", ctypes.c_int), ("message", ctypes.c_char * 1024)]
+
+
+class Wire(ctypes.Structure):
+    """struct twin_fixed_wire of <twin/reduce.h>."""
+
+    _fields_ = [
+        ("dtype", _I),
+        ("block", _I64),
+        ("total", _I64),
+        ("most", _I64),
+        ("exponents", _P),
+        ("depths", _P),
+        ("specials", _P),
+    ]
+
+
+def pointers(addresses):
+    """Addresses as an array of C; never of no length."""
+    return (_P * max(len(addresses), 1))(*addresses)
 
 
 def _places():

@@ -10,7 +10,13 @@ import torch.distributed as dist
 
 from . import _library
 
-_CHUNK = 1 << 20  # elements that are on their way at a time: 8 MiB of integers
+_CHUNK = 1 << 20  # elements that are on their way at a time: 8 MiB of integers,
+_OWNERS_CHUNK = 1 << 21  # and by owners: sent and received, at most 32 MiB
+# With fewer elements to an owner integers go by one all-reduce: many messages would cost more than
+# the bytes that they save (4 ranks on 2 cores, 466,000 to each: no gain).
+_OWNERS_FROM = 1 << 19
+_OWNERS_BLOCK = 64  # elements; narrower blocks are not worth packing
+_NUMBERS, _RESULTS = 0x7477, 0x7478  # tags of our messages
 
 
 class Group:
@@ -29,7 +35,10 @@ class Group:
             raise ValueError("this process does not belong to the group")
         # NCCL takes memory of the GPU only. The integers are made on the host and go there for the
         # collective.
-        nccl = connected and self.world > 1 and "nccl" in str(dist.get_backend(group))
+        backend = str(dist.get_backend(group)) if connected and self.world > 1 else ""
+        nccl = "nccl" in backend
+        # Messages between two ranks go as they are posted; elsewhere that is not known.
+        self.has_messages = backend == "gloo"
         self._device = (
             torch.device("cuda", torch.cuda.current_device()) if nccl else torch.device("cpu")
         )
@@ -47,6 +56,23 @@ class Group:
                 tensor.copy_(there)
 
         return done
+
+    def _number(self, rank):
+        """By which torch.distributed knows a rank of the group."""
+        return dist.get_global_rank(self._group, rank) if self._group is not None else rank
+
+    def send(self, tensor, rank, tag):
+        """Begins it; of what comes back, call wait()."""
+        return dist.isend(tensor, self._number(rank), self._group, tag)
+
+    def receive(self, tensor, rank, tag):
+        return dist.irecv(tensor, self._number(rank), self._group, tag)
+
+    def others(self, step=1):
+        """All other ranks, the next one first, or the one before (step=-1): so that not all turn to
+        the same one at first.
+        """
+        return [(self.rank + step * i) % self.world for i in range(1, self.world)]
 
     def maximum(self, tensor):
         self.reduce(tensor, dist.ReduceOp.MAX)()
@@ -66,8 +92,7 @@ class Group:
         if self.world == 1:
             return
         there = tensor.to(self._device)
-        first = dist.get_global_rank(self._group, 0) if self._group is not None else 0
-        dist.broadcast(there, first, group=self._group)
+        dist.broadcast(there, self._number(0), group=self._group)
         if there is not tensor:
             tensor.copy_(there)
 
@@ -79,54 +104,70 @@ class Memory:
     """
 
     def __init__(self):
-        self._next, self._other = (torch.empty(0, dtype=torch.int64) for _ in range(2))
+        self._next, self._other = (torch.empty(0, dtype=torch.uint8) for _ in range(2))
 
-    def zeros(self, count):
+    def bytes(self, count):
         """Good until the call after the next one."""
         if self._next.numel() < count:
-            self._next = torch.empty(count, dtype=torch.int64)
+            self._next = torch.empty(count, dtype=torch.uint8)
         self._next, self._other = self._other, self._next
-        return self._other[:count].zero_()
+        return self._other[:count]
+
+    def zeros(self, count):
+        """As bytes: so many int64."""
+        return self.bytes(8 * count).view(torch.int64).zero_()
+
+
+def no_extents(flat, block):
+    """The exponents and depths of blocks in which nothing is yet. Those of f64 have 16 bits, which
+    collectives do not know: they travel in 32.
+    """
+    dtype = torch.int16 if flat.dtype == torch.float64 else torch.uint8
+    return torch.zeros((2, -(-flat.numel() // block)), dtype=dtype)
 
 
 class Sum:
     """out = the sum of all ranks' rows / divisor, rounded once, in steps of which several sums may
     be under way together.
 
-    `rows`: this rank's contributions, flat like `out`; `total`: of all ranks. All but the rows must
-    agree between the ranks. Call `start`; then `finish_all` with every sum that was started, in the
-    same order on every rank.
+    `rows`: this rank's contributions, flat like `out`; `held`: how many each rank has. All but the
+    rows must agree between the ranks. `extents`: of each row, where they are known. Call `start`; then `finish_all` with every sum that was
+    started, in the same order on every rank.
     """
 
-    def __init__(self, rows, out, total, divisor, group, block):
-        self._rows, self.out, self._total, self._divisor, self._group, self._block = (
-            rows,
+    def __init__(self, rows, out, held, divisor, group, block, extents=None):
+        self._rows, self.out, self._divisor, self._group, self._block = (
+            [row.view(-1) for row in rows],
             out,
-            total,
             divisor,
             group,
             block,
         )
+        self._held, self._total, self._most, self._extents = held, sum(held), max(held), extents
         self._code, self._n = _library.code(out.dtype), out.numel()
-        self._exponents = self._specials = None
+        self._exponents = self._depths = self._specials = None
+        self._started, self._last = None, []
+        self._by_owners = (
+            group.has_messages and self._n >= _OWNERS_FROM * group.world and block >= _OWNERS_BLOCK
+        )
 
     def start(self):
-        """The largest exponent of each block."""
-        if self._group.world == 1 or self._n == 0:
+        """The largest exponent of each block, and by owners its depth; nothing, where every rank
+        sends what it has as it is.
+        """
+        if self._group.world == 1 or self._n == 0 or (self._by_owners and self._most == 1):
             return self
-        # Those of f64 have 16 bits, which collectives do not know: they travel in 32.
-        dtype = torch.int16 if self.out.dtype == torch.float64 else torch.uint8
-        self._exponents = torch.zeros(-(-self._n // self._block), dtype=dtype)
-        for row in self._rows:
-            _library.call(
-                "twin_fixed_exponents",
-                self._code,
-                row.data_ptr(),
-                self._n,
-                self._block,
-                self._exponents.data_ptr(),
-            )
-        self._started = self._largest(self._exponents)
+        lists = no_extents(self.out, self._block)
+        if self._extents is None:
+            at = [one.data_ptr() for one in lists]
+            for row in self._rows:
+                _library.call(
+                    "twin_fixed_extents", self._code, row.data_ptr(), self._n, self._block, *at
+                )
+        for one in self._extents or ():
+            torch.maximum(lists, one, out=lists)
+        self._exponents, self._depths = lists
+        self._started = self._largest(lists if self._by_owners else self._exponents)
         return self
 
     def _largest(self, numbers):
@@ -142,7 +183,7 @@ class Sum:
 
     def wait(self):
         """Until the exponents are known; once."""
-        if self._exponents is not None and self._started:
+        if self._started:
             self._started()
             self._started = None
 
@@ -173,21 +214,11 @@ class Sum:
         """
         if self._n == 0:
             return
-        if self._exponents is None:  # nobody else
-            pointers = (ctypes.c_void_p * max(len(self._rows), 1))(
-                *[row.data_ptr() for row in self._rows]
-            )
-            _library.call(
-                "twin_fixed_sum",
-                self._code,
-                pointers,
-                len(self._rows),
-                self._n,
-                self._block,
-                self._total,
-                self._divisor,
-                self.out.data_ptr(),
-            )
+        if self._group.world == 1:
+            self._sum_at_once([row.data_ptr() for row in self._rows], 0, self._n)
+            return
+        if self._by_owners:
+            yield from self._pieces_by_owners(memory)
             return
         chunk, special = max(_CHUNK // self._block, 1) * self._block, 0
         for first in range(0, self._n, chunk):
@@ -240,6 +271,165 @@ class Sum:
 
         return finish
 
+    def _sum_at_once(self, rows, first, n):
+        """Elements from `first` on of the result; rows: where these elements of each contribution
+        lie.
+        """
+        _library.call(
+            "twin_fixed_sum",
+            self._code,
+            _library.pointers(rows),
+            len(rows),
+            n,
+            self._block,
+            self._total,
+            self._divisor,
+            self._address(self.out, first),
+        )
+
+    # ---- by owners
+
+    def _address(self, flat, element):
+        return flat.data_ptr() + element * flat.element_size()
+
+    def _part(self, rank, piece, wide):
+        """Which elements of a piece a rank owns."""
+        blocks = -(-self._n // self._block)
+        low, high = (
+            min(blocks * k // self._group.world * self._block, self._n) for k in (rank, rank + 1)
+        )
+        return min(low + piece * wide, high), min(low + (piece + 1) * wide, high)
+
+    def _bytes(self, flat, low, high):
+        """Elements of a flat tensor as bytes, which all backends know."""
+        return flat[low:high].view(torch.uint8)
+
+    def _wire(self, low):
+        """How elements from `low` on travel."""
+        block = low // self._block
+        wire = _library.Wire(self._code, self._block, self._total, self._most)
+        wire.exponents = self._address(self._exponents, block)
+        wire.depths = self._address(self._depths, block)
+        if self._specials is not None:
+            count = _library.count(
+                "twin_fixed_specials_count",
+                self._code,
+                self._block,
+                self._exponents.data_ptr(),
+                block,
+            )
+            wire.specials = self._address(self._specials, count)
+        return wire
+
+    def _as_it_is(self, rank):
+        """Whether what a rank sends is its one contribution."""
+        return self._held[rank] == 1
+
+    def _size(self, rank, low, high):
+        """Bytes that a rank sends of some elements."""
+        if self._held[rank] == 0:
+            return 0
+        if self._as_it_is(rank):
+            return (high - low) * self.out.element_size()
+        wire = self._wire(low)
+        return _library.count("twin_fixed_packed_bytes", ctypes.byref(wire), high - low)
+
+    def _pieces_by_owners(self, memory):
+        """Each rank sends the owners of the parts what it holds of them, in as few bytes as hold
+        it; they send the results back.
+        """
+        group, blocks = self._group, -(-self._n // self._block)
+        widest = -(-blocks // group.world) * self._block
+        wide = max(_OWNERS_CHUNK // group.world // self._block, 1) * self._block
+        for piece in range(-(-widest // wide)):
+            parts = [self._part(rank, piece, wide) for rank in range(group.world)]
+            yield self._post(memory, parts)
+
+    def _post(self, memory, parts):
+        group = self._group
+        low, high = parts[group.rank]
+        incoming = [(rank, self._size(rank, low, high)) for rank in group.others(-1)]
+        outgoing = [(rank, self._size(group.rank, *parts[rank])) for rank in group.others()]
+        packed = 0 if self._as_it_is(group.rank) else sum(size for _, size in outgoing)
+        # Never none at all: where all are zeros nothing is sent, from an address.
+        space = memory.bytes(sum(size for _, size in incoming) + packed + 1)
+        at, work, arrived = 0, [], []
+        for rank, size in incoming:
+            if self._held[rank] and high > low:
+                arrived.append((rank, space[at:]))
+            if size:
+                work.append(group.receive(space[at : at + size], rank, _NUMBERS))
+            at += size
+        for rank, size in outgoing:
+            first, last = parts[rank]
+            if not size:
+                continue
+            if self._as_it_is(group.rank):
+                message = self._bytes(self._rows[0], first, last)
+            else:
+                message = space[at : at + size]
+                at += size
+                wire = self._wire(first)
+                _library.call(
+                    "twin_fixed_pack",
+                    ctypes.byref(wire),
+                    self._mine(first),
+                    len(self._rows),
+                    last - first,
+                    message.data_ptr(),
+                )
+            work.append(group.send(message, rank, _NUMBERS))
+
+        def finish():
+            for one in work:
+                one.wait()
+            if high > low:
+                self._own(low, high, arrived)
+            self._tell(parts)
+
+        return finish
+
+    def _mine(self, low):
+        return _library.pointers([self._address(row, low) for row in self._rows])
+
+    def _own(self, low, high, arrived):
+        """What I own, of my contributions and of what has arrived."""
+        rows = [self._address(row, low) for row in self._rows]
+        rows += [there.data_ptr() for rank, there in arrived if self._as_it_is(rank)]
+        packed = [there.data_ptr() for rank, there in arrived if not self._as_it_is(rank)]
+        if self._exponents is None:
+            self._sum_at_once(rows, low, high - low)
+            return
+        wire = self._wire(low)
+        _library.call(
+            "twin_fixed_finish",
+            ctypes.byref(wire),
+            _library.pointers(rows),
+            len(rows),
+            _library.pointers(packed),
+            len(packed),
+            high - low,
+            self._divisor,
+            self._address(self.out, low),
+        )
+
+    def _tell(self, parts):
+        """My results to all others, and theirs to me."""
+        group = self._group
+        for rank in group.others(-1):
+            theirs = self._bytes(self.out, *parts[rank])
+            if theirs.numel():
+                self._last.append(group.receive(theirs, rank, _RESULTS))
+        mine = self._bytes(self.out, *parts[group.rank])
+        for rank in group.others() if mine.numel() else ():
+            self._last.append(group.send(mine, rank, _RESULTS))
+
+    def end(self):
+        """Until all results are here."""
+        for one in self._last:
+            one.wait()
+        self._last = []
+
 
 def finish_all(sums, memory=None):
     """While one piece is on its way, the next is made. `memory`: a Memory that only these calls
@@ -256,6 +446,8 @@ def finish_all(sums, memory=None):
             under_way = finish
     if under_way:
         under_way()
+    for one in sums:
+        one.end()
 
 
 # ---- the call
@@ -287,7 +479,7 @@ def _agree(group, held, described, trouble):
                         group.rank,
                     )
                 )
-    return sum(theirs[1] for theirs in every)
+    return [theirs[1] for theirs in every]
 
 
 def _say(rank, numbers):
@@ -352,7 +544,8 @@ def _allreduce(tensor, contributions, group, mean, block, out):
         ]
     except Exception as error:  # the others wait in the gathering: they must hear of it
         trouble = error
-    total = _agree(group, len(rows), described, trouble)
+    held = _agree(group, len(rows), described, trouble)
+    total = sum(held)
     if contributions is not None and total != contributions:
         raise ValueError(
             "exact_allreduce: contributions=%d, but the ranks gave %d in all"
@@ -365,7 +558,7 @@ def _allreduce(tensor, contributions, group, mean, block, out):
     lying = [row.detach().contiguous() for row in rows]
     apart = out.is_contiguous() and not any(_overlap(row, out) for row in lying)
     flat = out.detach() if apart else torch.empty(like.shape, dtype=like.dtype)
-    finish_all([Sum(lying, flat, total, total if mean else 1, group, block).start()])
+    finish_all([Sum(lying, flat.view(-1), held, total if mean else 1, group, block).start()])
     if not apart:
         out.detach().copy_(flat)
     return out, total

@@ -276,6 +276,10 @@ static void parity(FILE *out, const json_t *p, const struct twin_world_differenc
             put_row(out, told++ ? "" : "parity", "%s: %s, the others: %s", d->item[i].what,
                     d->item[i].b ? d->item[i].b : "(not there)",
                     d->item[i].a ? d->item[i].a : "(not there)");
+    char *unseen = twin_provenance_unseen(p);
+    if (unseen)
+        put_row(out, told++ ? "" : "parity", "%s", unseen);
+    tw_free(unseen);
     if (!told)
         put_row(out, "parity",
                 "%zu processes: the same libraries, versions, settings and variables", n);

@@ -51,17 +51,11 @@ static void layout_text(const struct twin_layout *y, char text[160])
     snprintf(text + n, 160 - (size_t)n, "]");
 }
 
-/* The digest as 32 hex digits. A trace keeps it unfinished; finished with size, type and shape it
- * is the one that two runs with unlike shapes would compare. */
+/* The digest as 32 hex digits. */
 static void digest_text(const struct twin_trace_record *r, const struct twin_layout *y,
                         char hex[33])
 {
-    uint64_t elements = 1;
-    for (uint32_t i = 0; i < y->ndim; i++)
-        elements *= (uint64_t)y->shape[i];
-    size_t size = twin_dtype_size(y->dtype);
-    struct twin_digest d = twin_digest_finish(r->digest, elements * size, y->dtype, y->ndim,
-                                              y->shape, 0);
+    const struct twin_digest d = twin_trace_digest(r, y);
     tw_hex_128(d.a, d.b, hex);
 }
 

@@ -20,9 +20,13 @@ enum { SHORT_FILES = 5 };
 struct tw_shown_trace *tw_shown_open(const struct twin_run *r, bool verify)
 {
     struct tw_shown_trace *traces = tw_calloc(r->trace_count + 1, sizeof *traces);
-    for (size_t i = 0; traces && i < r->trace_count; i++)
-        if (twin_trace_open(r->traces[i], &traces[i].trace, &traces[i].err) == 0 && verify)
+    for (size_t i = 0; traces && i < r->trace_count; i++) {
+        if (twin_trace_open(r->traces[i], &traces[i].trace, &traces[i].err) != 0)
+            continue;
+        twin_trace_definitions(traces[i].trace, NULL); /* for a rank that was told late */
+        if (verify)
             twin_trace_verify(traces[i].trace, &traces[i].fault);
+    }
     return traces;
 }
 

@@ -364,7 +364,9 @@ static void notes(struct twin_page *p, const struct twin_isolation *x)
         return;
     twin_page_heading(p, "Notes");
     if (*x->dropped)
-        twin_page_text(p, "The job fails under these pins, which were left out: %s", x->dropped);
+        twin_page_text(
+            p, "The job fails under these pins, or they do not hold, and they were left out: %s",
+            x->dropped);
     twin_page_list(p, x->note, x->note_count);
 }
 

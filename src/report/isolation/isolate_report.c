@@ -158,6 +158,15 @@ static json_t *natural_json(const struct twin_isolation *x)
     return list;
 }
 
+/* What else is to be known, as the lines "note" have it. */
+static json_t *notes_json(const struct twin_isolation *x)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < x->note_count; i++)
+        json_array_append_new(list, tw_json_text(x->note[i]));
+    return list;
+}
+
 /* Known cases that look alike. */
 static json_t *hints_json(const struct twin_isolation *x)
 {
@@ -283,7 +292,7 @@ json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation 
     return with_confirmation(
         json_pack(
             "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, "
-            "s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i}",
+            "s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}",
             "schema", "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason",
             twin_search_outcome_name(r->outcome), "causes", causes_json(c, x, r), "runs_used",
             (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta",
@@ -297,7 +306,7 @@ json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation 
             tw_json_text(c->journal.folder), "classes", classes_json(x), "natural", natural_json(x),
             "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
             *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r),
-            "vote", vote_json(r), "jobs", (int)c->args.jobs),
+            "vote", vote_json(r), "jobs", (int)c->args.jobs, "notes", notes_json(x)),
         c, r);
 }
 

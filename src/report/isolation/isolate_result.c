@@ -316,7 +316,7 @@ static void fill_notes(struct tw_isolate_result *o, const struct tw_isolate *c,
     for (size_t i = 0; i < c->consumer_count; i++)
         unpinned = c->consumer[i].factor ? unpinned : &c->consumer[i];
     const char **note = zeroed_list(o,
-                                    c->count + 2 + TW_ISOLATE_CLOCKS + TW_ISOLATE_ARMS_NOTES +
+                                    c->count + 6 + TW_ISOLATE_CLOCKS + TW_ISOLATE_ARMS_NOTES +
                                         (unpinned ? unpinned->count : 0),
                                     sizeof *note);
     for (size_t i = 0; note && unpinned && i < unpinned->count; i++)
@@ -326,6 +326,19 @@ static void fill_notes(struct tw_isolate_result *o, const struct tw_isolate *c,
             note[x->note_count++] = keep_text(
                 o, tw_printf("the pin of %s did not take effect: %s", c->factor[i]->id,
                              c->effect[i].text ? c->effect[i].text : ""));
+    if (note && c->nodes.text)
+        note[x->note_count++] = keep_text(o, tw_strdup(c->nodes.text));
+    char *made = note ? tw_remote_text(c->on) : NULL;
+    if (made)
+        note[x->note_count++] = keep_text(o, made);
+    if (note && c->nodes.used && c->nodes.odd_count)
+        note[x->note_count++] = keep_text(
+            o,
+            tw_strdup("where the node was free, half of the runs behind the baseline were put on "
+                      "nodes whose runs had diverged: their rate is no natural one"));
+    if (note && c->nodes.why)
+        note[x->note_count++] = keep_text(o,
+                                          tw_printf("the node was no candidate: %s", c->nodes.why));
     if (note && c->unseen)
         note[x->note_count++] = keep_text(o, tw_printf("not everything was seen: %s", c->unseen));
     for (size_t i = 0; note && i < c->clock_count; i++)

@@ -208,6 +208,24 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
 
 /* ---- heatmaps */
 
+/* What stands above the cells, as lists of numbers and a text. */
+static void say_overlay(struct block *k, const struct twin_page_heatmap *map)
+{
+    for (size_t i = 0; i < map->outlines; i++) {
+        const struct twin_page_outline *o = &map->outline[i];
+        tw_buf_printf(&k->head, "%s[%zu,%zu,", i ? "," : ",\"outlines\":[", o->row, o->column);
+        json_string(&k->head, o->text);
+        tw_buf_puts(&k->head, i + 1 < map->outlines ? "]" : "]]");
+    }
+    for (size_t i = 0; i < map->arrows; i++) {
+        const struct twin_page_arrow *a = &map->arrow[i];
+        tw_buf_printf(&k->head, "%s[%zu,%zu,%zu,%zu,", i ? "," : ",\"arrows\":[", a->from_row,
+                      a->from_column, a->to_row, a->to_column);
+        json_string(&k->head, a->text);
+        tw_buf_puts(&k->head, i + 1 < map->arrows ? "]" : "]]");
+    }
+}
+
 /* Cells go as they are: the script knows their codes (src/compare/field.h). */
 void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
 {
@@ -226,6 +244,11 @@ void twin_page_heatmap(struct twin_page *p, const struct twin_page_heatmap *map)
         say_number(&k, "markColumn", (double)map->mark_column);
         say_text(&k, "markName", map->mark_name);
     }
+    if (map->differs_name)
+        say_text(&k, "differsName", map->differs_name);
+    if (map->outlines)
+        say_text(&k, "outlineName", map->outline_name);
+    say_overlay(&k, map);
     add_array(&k, map->column, map->columns * sizeof *map->column);
     add_array(&k, map->cell, map->columns * map->rows * sizeof *map->cell);
     finish_block(p, &k, map->question, map->caption);

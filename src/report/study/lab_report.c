@@ -129,14 +129,17 @@ json_t *tw_lab_json(const struct tw_lab *lab)
                                                tw_json_text(s->command ? s->command : ""),
                                                "measured", s->json));
     }
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:{s:f, s:f, s:f, s:f}, s:o}",
+    char *where = tw_remote_text(lab->on);
+    json_t *engine = where ? tw_json_text(where) : NULL;
+    tw_free(where);
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:{s:f, s:f, s:f, s:f}, s:o, s:o*}",
                      "schema", "twinrun.lab/1", "outcome", outcome, "workload", lab->name,
                      "command", command, "held_still",
                      lab->args.pin ? tw_json_text(lab->args.pin) : json_null(), "configuration",
                      lab->configuration ? tw_json_text(lab->configuration) : json_null(), "folder",
                      tw_json_text(lab->folder), "runs_made", (json_int_t)lab->made, "bars", "noise",
                      TW_LAB_NOISE, "same_loss", TW_LAB_SAME_LOSS, "same_l2", TW_LAB_SAME_L2,
-                     "confidence", TW_LAB_CONFIDENCE, "steps", steps);
+                     "confidence", TW_LAB_CONFIDENCE, "steps", steps, "engine", engine);
 }
 
 /* The word that the closing line begins with. */
@@ -160,8 +163,12 @@ void tw_lab_end_text(FILE *out, const struct tw_lab *lab)
         count[lab->step[i].result] += lab->step[i].wanted;
         wanted += lab->step[i].wanted;
     }
+    char *where = tw_remote_text(lab->on);
     if (lab->configuration)
         tw_put_to(out, "\nmeasured: %s", lab->configuration);
+    if (where)
+        tw_put_to(out, "\nengine: %s", where);
+    tw_free(where);
     tw_put_to(out, "\n%s  %zu of %zu step%s pass", end_word(tw_lab_outcome(lab)),
               count[TW_LAB_PASS], wanted, tw_plural_s(wanted));
     if (count[TW_LAB_QUIET])

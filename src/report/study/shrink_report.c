@@ -128,6 +128,10 @@ void tw_shrink_text(FILE *out, const struct tw_shrink *c, enum tw_shrink_outcome
     tw_put_to(out, "outcome   %s, %llu run%s, %s\n", words[outcome],
               (unsigned long long)c->runs_used, tw_plural_s(c->runs_used),
               tw_human_seconds((double)(tw_monotonic_ns() - c->began_ns) / 1e9, time));
+    char *where = tw_remote_text(c->on);
+    if (where)
+        tw_put_to(out, "engine    %s\n", where);
+    tw_free(where);
     if (b->parted) {
         print_parted(out, c, command);
         return;
@@ -192,15 +196,19 @@ json_t *tw_shrink_json(const struct tw_shrink *c, enum tw_shrink_outcome outcome
     assert((unsigned)outcome <= TW_SHRINK_INCONCLUSIVE);
     static const char *const outcomes[] = {"shrunk", "not-shrunk", "no-divergence", "inconclusive"};
     const struct tw_shrink_evidence *b = &c->baseline;
+    char *where = tw_remote_text(c->on);
+    json_t *engine = where ? tw_json_text(where) : NULL;
+    tw_free(where);
     return json_pack(
-        "{s:s, s:s, s:o, s:{s:I, s:I, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b}", "schema",
-        "twinrun.shrink/1", "outcome", outcomes[outcome], "command", tw_json_text(command), "steps",
-        "from", (json_int_t)b->steps, "value", (json_int_t)(c->now.steps ? c->now.steps : b->steps),
-        "why", tw_json_text(c->steps_why), "knobs", knobs(c), "first_before", first_json(b),
-        "first", first_json(&c->confirmed), "baseline", evidence(b), "confirmed",
-        confirmed(c) ? evidence(&c->confirmed) : json_null(), "bound",
+        "{s:s, s:s, s:o, s:{s:I, s:I, s:o}, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:b, s:o*}",
+        "schema", "twinrun.shrink/1", "outcome", outcomes[outcome], "command",
+        tw_json_text(command), "steps", "from", (json_int_t)b->steps, "value",
+        (json_int_t)(c->now.steps ? c->now.steps : b->steps), "why", tw_json_text(c->steps_why),
+        "knobs", knobs(c), "first_before", first_json(b), "first", first_json(&c->confirmed),
+        "baseline", evidence(b), "confirmed", confirmed(c) ? evidence(&c->confirmed) : json_null(),
+        "bound",
         tw_json_number(b->parted || !b->trials ? 1.0
                                                : twin_stats_zero_bound(b->trials, CONFIDENCE)),
         "given_back", tw_json_text(c->given_back), "runs_used", (json_int_t)c->runs_used,
-        "budget_ended", c->out_of_budget);
+        "budget_ended", c->out_of_budget, "engine", engine);
 }

@@ -58,6 +58,13 @@ int tw_experiment_text(FILE *out, const struct tw_experiment *x)
         put_not_asked(out, x);
     else if (rc == 0)
         rc = tw_significant_text(out, &x->metric);
+    char *where = tw_remote_text(&x->on);
+    if (where)
+        tw_put_to(out, "\nengine      %s%s\n", where,
+                  x->apart ? "; the two runs of a round were made wherever it put them, so that "
+                             "what differs between nodes may be in the figures"
+                           : "; both runs of a round on one node");
+    tw_free(where);
     tw_put_to(out, "\norder       drawn in each round of one run of A and one of B, seed %llu\n",
               (unsigned long long)x->asked.seed);
     return rc;
@@ -78,6 +85,12 @@ json_t *tw_experiment_json(const struct tw_experiment *x)
         both ? json_boolean(strcmp(x->bits[0].weights[0], x->bits[1].weights[0]) == 0)
              : json_null(),
         "text", tw_json_text(bits.data), "seed", (json_int_t)x->asked.seed);
+    char *where = tw_remote_text(&x->on);
+    if (where)
+        json_object_set_new(j, "engine",
+                            json_pack("{s:o, s:b}", "text", tw_json_text(where),
+                                      "rounds_on_one_node", (int)!x->apart));
+    tw_free(where);
     tw_buf_free(&bits);
     return j;
 }

@@ -202,6 +202,42 @@ static json_t *classes(const struct twin_verdict *v)
     return list;
 }
 
+/* A rank that differs, and what brought it there; `number` counts in each run from 1. */
+static json_t *ranked(const struct twin_ranked *r)
+{
+    json_t *item = json_pack("{s:i,s:s,s:o,s:o,s:s,s:o}", "rank", (int)r->rank, "place",
+                             twin_rank_place_name(r->place), "step", tw_json_count(r->step_a),
+                             "step_b", tw_json_count(r->step_b), "kind", twin_kind_name(r->kind),
+                             "name", tw_json_text(r->name));
+    if (r->place != TWIN_RANK_CARRIED)
+        return item;
+    add_field(&item, "from", json_integer(r->from));
+    add_field(&item, "from_step", tw_json_count(r->from_step));
+    add_field(&item, "message", json_boolean(r->message));
+    add_field(&item, "by", tw_json_text(r->by));
+    add_field(&item, "scope", tw_json_text(r->scope));
+    add_field(&item, "number",
+              json_pack("[o,o]", tw_json_count(r->number_a), tw_json_count(r->number_b)));
+    return item;
+}
+
+/* The ranks that differ, in causal order as far as that is known; null for jobs of one rank. */
+static json_t *order_json(const struct twin_rank_order *o)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && o && i < o->count; i++)
+        if (json_array_append_new(list, ranked(&o->item[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    if (o)
+        return json_pack("{s:b,s:o,s:o,s:o}", "known", (int)o->known, "why",
+                         o->known ? json_null() : tw_json_text(o->why), "ranks",
+                         tw_json_count(o->ranks), "differing", list);
+    json_decref(list);
+    return json_null();
+}
+
 /* What of each process was compared; steps as run 1 counts them, but b_first and b_of. last: null
  * when that is nothing. */
 static json_t *ranges(const struct twin_verdict *v)
@@ -403,6 +439,7 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
                         tw_json_number(v->rate_low), "high", tw_json_number(v->rate_high)));
     add_field(&root, "first", v->first ? finding_json(v->first) : json_null());
     add_field(&root, "origins", origins_json(v));
+    add_field(&root, "order", order_json(v->order));
     add_field(&root, "transplant", transplanted(v->transplant));
     add_field(&root, "benign", findings_json(v->benign, v->benign_count));
     add_field(&root, "equal_before", tw_json_text(v->equal_before));

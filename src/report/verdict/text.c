@@ -207,6 +207,8 @@ static void put_also(struct page *p, const struct twin_verdict *v, bool ranks)
         if (ranks && v->origins[i].rank != v->first->rank)
             tw_buf_printf(&b, "rank %d ", v->origins[i].rank);
         tw_say_what(&b, &v->origins[i]);
+        if (v->origins[i].step_a != v->first->step_a)
+            tw_buf_printf(&b, ", step %u", v->origins[i].step_a);
     }
     if (v->origin_count > 4)
         tw_buf_printf(&b, "; %zu more", v->origin_count - 4);
@@ -466,11 +468,12 @@ static void losses(struct page *p, const struct twin_verdict *v)
     struct tw_buf b = {0};
     char n[32];
     if (v->lost_records) {
-        tw_buf_printf(&b,
-                      "the details of %s records were lost in %zu stretch%s (rings were full); "
-                      "their values were still compared; --lossless keeps them",
-                      tw_human_count(v->lost_records, n), v->gap_count,
-                      v->gap_count == 1 ? "" : "es");
+        tw_buf_printf(
+            &b,
+            "the details of %s records were lost in %zu stretch%s (rings were full); "
+            "their values were still compared; --lossless keeps them, where ulimit -v and "
+            "-d leave room",
+            tw_human_count(v->lost_records, n), v->gap_count, v->gap_count == 1 ? "" : "es");
         put_paragraph(p, "gaps", &b);
     }
     if (v->overhead_ratio > 0.07) {

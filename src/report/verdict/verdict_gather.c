@@ -133,6 +133,7 @@ struct pictures {
     struct twin_class_tree tree;
     struct twin_curves curves;
     struct times times;
+    struct twin_grid grid;
     struct twin_report_pictures x;
 };
 
@@ -182,6 +183,11 @@ static int gather_pictures(const struct twin_report *r, const struct twin_compar
                                 CELLS / pairs, f, err);
         g->pair[g->x.pairs++] = (struct twin_report_pair){f, other[i]};
     }
+    if (rc == 0 && g->x.pairs)
+        rc = twin_compare_grid(r->runs[0], r->runs[g->pair[0].other], &o, v->order,
+                               is_record(v->first) ? v->first->step_a : UINT32_MAX, &g->grid, err);
+    if (rc == 0 && g->grid.ranks > 1)
+        g->x.grid = &g->grid;
     if (rc == 0)
         rc = twin_compare_curves(r->runs, r->run_count, &g->curves, err);
     if (rc == 0) {
@@ -197,6 +203,7 @@ static void pictures_free(struct pictures *g)
         twin_field_free(&g->field[i]);
     twin_class_tree_free(&g->tree);
     twin_curves_free(&g->curves);
+    twin_grid_free(&g->grid);
     times_free(&g->times);
 }
 

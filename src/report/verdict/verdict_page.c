@@ -93,6 +93,8 @@ static void page_also(struct twin_page *p, const struct twin_verdict *v)
         if (v->origins[i].rank != v->first->rank)
             tw_buf_printf(&b, "rank %d ", v->origins[i].rank);
         tw_say_what(&b, &v->origins[i]);
+        if (v->origins[i].step_a != v->first->step_a)
+            tw_buf_printf(&b, ", step %u", v->origins[i].step_a);
     }
     if (v->origin_count > 4)
         tw_buf_printf(&b, "; %zu more", v->origin_count - 4);

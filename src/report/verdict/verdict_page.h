@@ -14,4 +14,8 @@ void tw_field_where(struct twin_page *p, const char *question, const struct twin
  * differ. */
 void tw_field_how_much(struct twin_page *p, const struct twin_finding *first,
                        const struct twin_field *f);
+/* Which rank differs when, and who took it from whom: a row for each rank, a column for each step.
+ * other: index of the run that is held against the first (verdict_grid.c). */
+void tw_grid_picture(struct twin_page *p, const struct twin_verdict *v, const struct twin_grid *g,
+                     size_t other);
 #endif

@@ -518,6 +518,8 @@ void twin_report_draw(struct twin_page *p, const struct twin_report *r,
 {
     const struct twin_verdict *v = r->verdict;
     char runs[64], question[96];
+    if (x->grid)
+        tw_grid_picture(p, v, x->grid, x->pair[0].other);
     for (size_t i = 0; i < x->pairs; i++) {
         snprintf(runs, sizeof runs, "Run 1 and run %zu", x->pair[i].other + 1);
         snprintf(question, sizeof question, "Where do run 1 and run %zu differ, and by how much?",

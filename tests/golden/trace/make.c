@@ -121,6 +121,17 @@ static void write_gaps(struct twin_writer *w)
     }
 }
 
+/* A process that learned its rank late, and notes that say none. */
+static void write_joined(struct twin_writer *w)
+{
+    static const char *const rank[] = {"7 of 8",          "1 of 3",  "2 of 0x9", "3", "-1 of 4",
+                                       "0 of 4294967296", " 1 of 2", "0 of 1 ",  "",  "9 of 9"};
+    write_basic(w, 1);
+    for (size_t i = 0; i < sizeof rank / sizeof rank[0]; i++)
+        twin_writer_note(w, "rank", rank[i]);
+    twin_writer_note(w, "ranks", "0 of 2");
+}
+
 int main(int argc, char **argv)
 {
     char from[4096], to[4096], bytes[65536];
@@ -133,6 +144,9 @@ int main(int argc, char **argv)
     write_gaps(w);
     tw_writer_free(w);
     w = open_in(argv[1], "v1-empty.twt", 0);
+    tw_writer_free(w);
+    w = open_in(argv[1], "v1-joined.twt", 0);
+    write_joined(w);
     tw_writer_free(w);
     snprintf(from, sizeof from, "%s/v1-basic.twt", argv[1]);
     snprintf(to, sizeof to, "%s/v1-torn.twt", argv[1]);

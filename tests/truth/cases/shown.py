@@ -194,6 +194,15 @@ CASES = [
     """,
     ),
     (
+        "empty-lines-above",
+        "not same",
+        "the sentence counts lines as an editor does, the claim those that say something",
+        """
+        print("\\n\\nbegins\\n\\nfinal loss", 0.6 if SECOND else 0.3)
+        steps(2)
+    """,
+    ),
+    (
         "results-exchanged",
         "not same",
         "two epochs have each other's loss",

@@ -2,11 +2,11 @@
 #ifndef TW_MPI_ABI_H
 #define TW_MPI_ABI_H
 /*
- * Which MPI this process runs on, found at run time. Open MPI and MPICH (with its kin: Intel MPI,
- * MVAPICH, Cray) have the same functions and other handles: pointers to objects in one, numbers in
- * the other. So no mpi.h is compiled in. A handle is what a register holds of it; its upper half
- * means nothing in MPICH, which passes an int. Constants are those of struct tw_mpi_abi, held
- * against both headers by tests/agents/mpi_abi.c.
+ * MPI without its header: which library this process runs on, found at run time. Open MPI and MPICH
+ * (with its kin: Intel MPI, MVAPICH, Cray) have the same functions and other handles: pointers to
+ * objects in one, numbers in the other. So no mpi.h is compiled in. A handle is what a register
+ * holds of it; its upper half means nothing in MPICH, which passes an int. Constants are those of
+ * struct tw_mpi_abi, held against both headers by tests/agents/mpi_abi.c.
  */
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,7 +24,8 @@ struct tw_mpi_abi {
     const char *versions[TW_MPI_VERSIONS];
     size_t handle_bytes; /* of a handle in memory: arrays of requests and types */
     size_t status_bytes; /* of one MPI_Status, */
-    size_t source, tag;  /* and where in it these two ints are */
+    size_t source, tag;  /* and where in it these ints are */
+    size_t error;        /* MPI_ERROR */
     int any_source, any_tag, proc_null, root;
     uintptr_t in_place, ignore; /* MPI_IN_PLACE; MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE */
 };
@@ -52,6 +53,8 @@ tw_mpi_handle tw_mpi_at(const void *array, size_t i);
 bool tw_mpi_is_world(tw_mpi_handle comm);
 bool tw_mpi_is_self(tw_mpi_handle comm);
 tw_mpi_handle tw_mpi_world(void);
+tw_mpi_handle tw_mpi_byte(void);   /* MPI_BYTE */
+tw_mpi_handle tw_mpi_packed(void); /* MPI_PACKED; NULL: not known */
 /* The element type that a predefined datatype stands for; false: it is derived, or unknown. */
 bool tw_mpi_predefined(tw_mpi_handle type, enum twin_dtype *out);
 /* "MPI_SUM"; "an operation of its own". */

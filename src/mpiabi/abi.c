@@ -14,6 +14,7 @@ static const struct tw_mpi_abi abis[] = {
      .status_bytes = 24,
      .source = 0,
      .tag = 4,
+     .error = 8,
      .any_source = -1,
      .any_tag = -1,
      .proc_null = -2,
@@ -26,6 +27,7 @@ static const struct tw_mpi_abi abis[] = {
      .status_bytes = 20,
      .source = 8,
      .tag = 12,
+     .error = 16,
      .any_source = -2,
      .any_tag = -1,
      .proc_null = -1,
@@ -45,11 +47,12 @@ struct predefined {
     uint8_t dtype;
     void *address;
 };
+enum { BYTE = 3 }; /* the row of types[] that is MPI_BYTE */
 static struct predefined types[] = {
     {0x4c000101, "ompi_mpi_char", TWIN_I8, NULL},
     {0x4c000118, "ompi_mpi_signed_char", TWIN_I8, NULL},
     {0x4c000102, "ompi_mpi_unsigned_char", TWIN_U8, NULL},
-    {0x4c00010d, "ompi_mpi_byte", TWIN_BYTES, NULL},
+    [BYTE] = {0x4c00010d, "ompi_mpi_byte", TWIN_BYTES, NULL},
     {0x4c000203, "ompi_mpi_short", TWIN_I16, NULL},
     {0x4c000204, "ompi_mpi_unsigned_short", TWIN_U16, NULL},
     {0x4c000405, "ompi_mpi_int", TWIN_I32, NULL},
@@ -98,7 +101,7 @@ static struct {
     {0x5800000b, "ompi_mpi_op_minloc", "MPI_MINLOC", NULL},
     {0x5800000c, "ompi_mpi_op_maxloc", "MPI_MAXLOC", NULL},
 };
-static void *world, *self_comm;
+static void *world, *self_comm, *packed;
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* A symbol of the MPI library. A program that is not position independent has its own copy of an
@@ -155,6 +158,7 @@ static void find_handles(bool numbers)
         operations[i].address = numbers ? (void *)(uintptr_t)operations[i].mpich
                                         : symbol(operations[i].open_mpi);
     world = numbers ? (void *)(uintptr_t)0x44000000 : symbol("ompi_mpi_comm_world");
+    packed = numbers ? (void *)(uintptr_t)0x4c00010f : symbol("ompi_mpi_packed");
     self_comm = numbers ? (void *)(uintptr_t)0x44000001 : symbol("ompi_mpi_comm_self");
 }
 
@@ -199,6 +203,16 @@ bool tw_mpi_is_self(tw_mpi_handle comm)
 tw_mpi_handle tw_mpi_world(void)
 {
     return world;
+}
+
+tw_mpi_handle tw_mpi_byte(void)
+{
+    return types[BYTE].address;
+}
+
+tw_mpi_handle tw_mpi_packed(void)
+{
+    return packed;
 }
 
 bool tw_mpi_predefined(tw_mpi_handle type, enum twin_dtype *out)

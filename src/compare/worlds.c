@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Arms whose numbers of ranks differ, or whose ranks hold other parts of weights: of them weights
+ * alone can be compared, step by step, those of rank 0 for all. pair.c compares the two rank 0
+ * here; range.c asks whether the other ranks hold what rank 0 holds. Weights that are cut over
+ * ranks are put together before (shards.c, turns.c).
+ */
+#include "internal.h"
+
+bool tw_weights_alone(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
+{
+    if (!c->o->arms)
+        return false;
+    if (a->world != b->world)
+        return true;
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t k = 0; k < b->count; k++) {
+            struct tw_proc *p = &a->proc[i], *q = &b->proc[k];
+            if (p->rank == q->rank && tw_adds_to(p, q) && tw_cut_otherwise(p, q))
+                return true;
+        }
+    return false;
+}
+
+/* Tokens of tensors that are not compared. */
+struct left_out {
+    uint64_t *token;
+    size_t n;
+};
+
+/* For tw_view_filter(): without what is left out. */
+static bool is_compared(const struct tw_view *v, const struct tw_rec *r, void *user)
+{
+    const struct left_out *l = user;
+    const uint64_t token = l->n ? tw_tensor_token(v, r) : 0;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->token[i] == token)
+            return false;
+    return true;
+}
+
+/* For tw_view_filter(): what this process holds whole. */
+static bool is_whole(const struct tw_view *v, const struct tw_rec *r, void *user)
+{
+    (void)v, (void)user;
+    return !tw_is_shard(r);
+}
+
+static bool holds_parts(const struct tw_view *v)
+{
+    for (size_t i = 0; i < v->count; i++)
+        if (tw_is_shard(&v->rec[i]))
+            return true;
+    return false;
+}
+
+/*
+ * Replaces rank 0's parts of tensors in its views of one step by the wholes of the two sides, and
+ * leaves out those that one side does not have whole. Without sides all parts are left out.
+ */
+static int put_together(struct tw_cmp *c, const struct tw_side *sa, const struct tw_side *sb,
+                        struct tw_view *a, uint32_t step_a, struct tw_view *b, uint32_t step_b,
+                        struct twin_error *err)
+{
+    struct left_out l = {0};
+    int rc = 0;
+    if (sa && sb) {
+        rc = tw_shards_whole(c, sa, a, step_a, &l.token, &l.n, err);
+        if (rc == 0)
+            rc = tw_shards_whole(c, sb, b, step_b, &l.token, &l.n, err);
+        tw_view_filter(a, is_compared, &l);
+        tw_view_filter(b, is_compared, &l);
+    }
+    tw_view_filter(a, is_whole, NULL);
+    tw_view_filter(b, is_whole, NULL);
+    tw_free(l.token);
+    return rc;
+}
+
+/*
+ * Compares the weights of step `s` of a. tail: that is what came after the last step, and a side
+ * that recorded nothing there is not compared. by_turns: how many large ones were left out of it.
+ */
+static int compare_weights(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *sa,
+                           const struct tw_side *sb, uint32_t s, bool tail, struct tw_scan *out,
+                           size_t *by_turns, struct twin_error *err)
+{
+    const uint32_t step_b = (uint32_t)(s + out->shift);
+    struct tw_view a = {0}, b = {0};
+    *by_turns = 0;
+    int rc = tw_view_load(c, p->a, s, s, &a, err);
+    if (rc == 0)
+        rc = tw_view_load(c, p->b, step_b, step_b, &b, err);
+    tw_view_filter(&a, tw_is_updated_weight, NULL);
+    tw_view_filter(&b, tw_is_updated_weight, NULL);
+    if (tail)
+        out->tail_seen = out->tail_compared = a.count > 0 && b.count > 0;
+    if (rc != 0 || (tail && !out->tail_seen))
+        goto out;
+    out->undecided += a.dropped + b.dropped > 0;
+    if (sa && sb) {
+        tw_say_lost_weights(c, &a, s);
+        tw_say_lost_weights(c, &b, step_b);
+    }
+    /* also where nothing says which */
+    const bool shards = out->added_up || holds_parts(&a) || holds_parts(&b);
+    if (shards)
+        rc = put_together(c, sa, sb, &a, s, &b, step_b, err);
+    if (rc == 0 && shards)
+        rc = tw_turns_join(c, &a, &b, out, by_turns, err);
+    if (rc == 0)
+        rc = tw_scan_views(c, &a, &b, NULL, NULL, out, err);
+    for (size_t i = 0; rc == 0 && shards && sa && out->found && i < out->origins.n; i++)
+        tw_shards_name(c, sa, &a, sb, &b, &out->origins.f[i]);
+    out->added_up = shards && sa;
+    if (tail && !out->found && (out->shares == 0 || out->shared[out->shares - 1].step != s))
+        out->tail_seen = out->tail_compared = false; /* all of it was left out */
+out:
+    tw_view_free(&a);
+    tw_view_free(&b);
+    return rc;
+}
+
+/* Did every process of this side end by itself, so that what it recorded at its end is all there?
+ */
+static bool ended(const struct tw_side *side)
+{
+    bool all = tw_side_complete(side) && !tw_side_failed(side);
+    for (size_t i = 0; i < side->count; i++)
+        all &= side->proc[i].info->closed || side->proc[i].info->steps == 0;
+    return all;
+}
+
+int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *sa,
+                    const struct tw_side *sb, int64_t shift, struct tw_scan *out,
+                    struct twin_error *err)
+{
+    int64_t end = (int64_t)p->a->info->steps, end_b = (int64_t)p->b->info->steps - shift;
+    const bool to_the_end = end == end_b && !c->o->steps_given;
+    size_t by_turns = 0;
+    uint64_t steps_by_turns = 0;
+    int rc = 0;
+    out->pair = p;
+    out->shift = shift;
+    out->weights_only = true;
+    out->added_up = sa && sb && (tw_side_has_shards(sa) || tw_side_has_shards(sb));
+    end = end < end_b ? end : end_b;
+    end = c->o->steps_given && end > c->o->steps ? c->o->steps : end;
+    const int64_t begin = shift < 0 ? -shift : 0;
+    out->steps_compared = end > begin ? (uint64_t)(end - begin) : 0;
+    out->first = (uint64_t)begin;
+    out->end = end > begin ? (uint64_t)end : out->first;
+    for (int64_t s = begin; rc == 0 && s < end && !out->found; s++) {
+        rc = compare_weights(c, p, sa, sb, (uint32_t)s, false, out, &by_turns, err);
+        steps_by_turns += by_turns > 0;
+    }
+    /* what they recorded at the end of the job */
+    if (rc == 0 && !out->found && to_the_end && end > begin && sa && sb && ended(sa) && ended(sb)) {
+        size_t left_out;
+        rc = compare_weights(c, p, sa, sb, (uint32_t)end, true, out, &left_out, err);
+        by_turns = out->tail_seen ? left_out : by_turns;
+    }
+    if (rc == 0)
+        tw_turns_say(c, out, steps_by_turns, by_turns);
+    return rc;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Export where something fails: without memory, interrupted, and into a folder that cannot be. What
+ * the tables hold is tested by tests/agents/test_export.py. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base.h"
+#include "export.h"
+#include "synth.h"
+
+static struct twin_run *run;
+static char folder[300];
+
+static int set_up(void **state)
+{
+    struct synth_model m;
+    synth_model_init(&m, 6);
+    *state = synth_train_run("export", &m);
+    run = (struct twin_run *)(uintptr_t)synth_done(*state);
+    snprintf(folder, sizeof folder, "%s/tables", run->dir);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    synth_free(*state);
+    return 0;
+}
+
+/* How many files the folder has, whatever their names. */
+static int files(void)
+{
+    DIR *d = opendir(folder);
+    int n = 0;
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static int export(const struct tw_front *front, bool replace, struct twin_error *err)
+{
+    struct tw_export_counts counts;
+    const struct tw_export_options o = {.folder = folder, .replace = replace};
+    return tw_export_parquet(&run, 1, &o, front, &counts, err);
+}
+
+/* Every allocation fails once, and once with all after it: both files or none, and no leftovers. */
+static void without_memory(void **state)
+{
+    (void)state;
+    for (int forever = 0; forever < 2; forever++) {
+        int rc = -1;
+        for (uint64_t n = 1; rc != 0; n++) {
+            struct twin_error err = TWIN_ERROR_INIT;
+            tw_remove_tree(folder, NULL, NULL);
+            const uint64_t before = tw_alloc_count();
+            tw_alloc_fail_at(n, forever);
+            rc = export(NULL, false, &err);
+            tw_alloc_fail_at(0, false);
+            assert_int_equal(files(), rc == 0 ? 2 : 0);
+            if (rc != 0)
+                assert_int_equal(rc, TWIN_ENOMEM);
+            else /* none was passed over: it succeeds where none of its allocations fails */
+                assert_true(tw_alloc_count() - before < n);
+            assert_true(n < 100000);
+        }
+    }
+}
+
+static bool at_once(void *user)
+{
+    (void)user;
+    return true;
+}
+
+static void interrupted(void **state)
+{
+    (void)state;
+    struct twin_error err = TWIN_ERROR_INIT;
+    tw_remove_tree(folder, NULL, NULL);
+    assert_int_equal(export(&(struct tw_front){.stop = at_once}, false, &err), TWIN_EINTR);
+    assert_int_equal(files(), 0);
+}
+
+static void not_unasked(void **state)
+{
+    (void)state;
+    struct twin_error err = TWIN_ERROR_INIT;
+    tw_remove_tree(folder, NULL, NULL);
+    assert_int_equal(export(NULL, false, &err), 0);
+    assert_int_equal(export(NULL, false, &err), TWIN_EINVAL);
+    assert_non_null(strstr(err.message, "records.parquet is there already: --force"));
+    err = (struct twin_error)TWIN_ERROR_INIT;
+    assert_int_equal(export(NULL, true, &err), 0);
+    assert_int_equal(files(), 2);
+    assert_int_equal(tw_remove_tree(folder, NULL, NULL), 0);
+    assert_int_equal(tw_write_file_atomic(folder, "x", 1, NULL), 0);
+    assert_true(export(NULL, true, &err) < 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_memory),
+        cmocka_unit_test(interrupted),
+        cmocka_unit_test(not_unasked),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
