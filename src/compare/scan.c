@@ -828,8 +828,9 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
             return 0;
         }
     }
-    if (out->found && shift == 0 && limit == UINT32_MAX && !c->o->arms &&
-        tw_streams_agree_until_cut(c, p, was_cut(a, p->a), was_cut(b, p->b))) {
+    const bool whole_streams = shift == 0 && limit == UINT32_MAX && !c->o->arms;
+    const bool cut_a = was_cut(a, p->a), cut_b = was_cut(b, p->b);
+    if (out->found && whole_streams && tw_streams_agree_until_cut(c, p, cut_a, cut_b)) {
         take_cut(c, out, start);
         return 0;
     }
@@ -853,6 +854,11 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
     if (!same_end && !shorter_partial)
         return 0;
     int rc = look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
+    /* A thread that was late in the unfinished step has records missing before its last one. */
+    if (rc == 0 && out->found && whole_streams && tw_streams_agree_until_cut(c, p, cut_a, cut_b)) {
+        take_cut(c, out, start);
+        return 0;
+    }
     out->tail_compared = !out->tail_unknown;
     /* where we stopped a run, only the overlap counts */
     out->tail_unknown &= !tw_side_stopped(a) && !tw_side_stopped(b);

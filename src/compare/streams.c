@@ -280,15 +280,25 @@ static bool is_one_thread(const struct tw_proc *p)
            twin_trace_walk_some(p->trace, has_role, found_one, NULL, NULL, NULL) == 0;
 }
 
-/*
- * First walk. False: records are missing, the trace cannot be read, memory is short, or no more
- * than one thread recorded. The caller calls free_streams() in every case.
- */
-static bool load_streams(struct tw_cmp *c, struct tw_proc *p, struct streams *t)
+static bool is_whole(const struct tw_proc *p)
 {
-    *t = (struct streams){.c = c, .p = p};
-    return p->info->dropped == 0 && p->info->lost == 0 && !is_one_thread(p) &&
-           twin_trace_walk(p->trace, add_record, NULL, t, NULL) == 0 && !t->failed && t->threads;
+    return p->info->dropped == 0 && p->info->lost == 0;
+}
+
+/*
+ * First walk, over both traces. False: records are missing, a trace cannot be read, memory is
+ * short, or no more than one thread recorded in either: a run that was cut may hold but one of the
+ * threads. The caller calls free_streams() in every case.
+ */
+static bool load_both(struct tw_cmp *c, const struct tw_pair *p, struct streams *a,
+                      struct streams *b)
+{
+    *a = (struct streams){.c = c, .p = p->a};
+    *b = (struct streams){.c = c, .p = p->b};
+    return is_whole(p->a) && is_whole(p->b) && !(is_one_thread(p->a) && is_one_thread(p->b)) &&
+           twin_trace_walk(p->a->trace, add_record, NULL, a, NULL) == 0 && !a->failed &&
+           twin_trace_walk(p->b->trace, add_record, NULL, b, NULL) == 0 && !b->failed &&
+           (a->threads || b->threads);
 }
 
 static void free_streams(struct streams *t)
@@ -493,7 +503,7 @@ enum tw_streams_verdict tw_streams_compare(struct tw_cmp *c, const struct tw_pai
     struct streams a = {0}, b = {0};
     enum tw_streams_verdict verdict = TW_STREAMS_DIFFER;
     bool any = false, *wanted_a = NULL, *wanted_b = NULL;
-    if (load_streams(c, p->a, &a) && load_streams(c, p->b, &b)) {
+    if (load_both(c, p, &a, &b) && a.threads && b.threads) {
         wanted_a = tw_calloc(a.n, sizeof *wanted_a);
         wanted_b = tw_calloc(b.n, sizeof *wanted_b);
     }
@@ -548,8 +558,8 @@ bool tw_streams_agree_until_cut(struct tw_cmp *c, const struct tw_pair *p, bool 
     bool agree = false, *wanted = NULL;
     if (!cut_a && !cut_b)
         return false;
-    if (load_streams(c, p->a, &a) && load_streams(c, p->b, &b) && !any_shared(&a) &&
-        !any_shared(&b) && generators_agree(&a, &b)) {
+    if (load_both(c, p, &a, &b) && !any_shared(&a) && !any_shared(&b) &&
+        generators_agree(&a, &b)) {
         const size_t most = a.n > b.n ? a.n : b.n;
         wanted = tw_reallocarray(NULL, most, sizeof *wanted);
         c->oom |= !wanted;

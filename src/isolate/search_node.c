@@ -175,6 +175,23 @@ static void learn_nodes(struct tw_isolate *c)
     }
 }
 
+/* One of the nodes whose runs had diverged or one of the others, as a coin says. Nodes drawn alike
+ * would be of one sort for a dozen runs where there are many more of it: then the divergence seems
+ * to be over. */
+static size_t draw_of_sorts(const struct tw_isolate_nodes *x, uint64_t *seed)
+{
+    const bool odd = next_of(seed) & 1;
+    uint64_t skip = next_of(seed) % (odd ? x->odd_count : x->count - x->odd_count);
+    for (size_t i = 0; i < x->count; i++) {
+        bool is_odd = false;
+        for (size_t k = 0; k < x->odd_count; k++)
+            is_odd |= x->odd_node[k] == i;
+        if (is_odd == odd && skip-- == 0)
+            return i;
+    }
+    return x->held;
+}
+
 void tw_isolate_node_apply(struct tw_isolate *c, const struct twin_world *w,
                            const struct twin_search_request *q, struct twin_launch_options *o)
 {
@@ -189,8 +206,8 @@ void tw_isolate_node_apply(struct tw_isolate *c, const struct twin_world *w,
         return;
     }
     uint64_t seed = tw_mix64(c->plan.seed ^ tw_mix64(q->number));
-    if (q->purpose != TWIN_FOR_BASELINE && x->odd_count && (next_of(&seed) & 1)) {
-        o->at_node = x->name[x->odd_node[next_of(&seed) % x->odd_count]];
+    if (q->purpose != TWIN_FOR_BASELINE && x->odd_count && x->odd_count < x->count) {
+        o->at_node = x->name[draw_of_sorts(x, &seed)];
         return;
     }
     draw(c->plan.seed ^ (q->number / x->count), order, x->count);

@@ -580,6 +580,39 @@ static void threads_that_were_cut(void **state)
     }
 }
 
+/* A run is cut in step 1 before its late thread recorded anything: the other run has a record of
+ * that thread in front of what both have. That is no difference; another value is one. */
+static void a_thread_that_was_late(void **state)
+{
+    (void)state;
+    for (int differ = 0; differ < 2; differ++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            s[i] = synth_new("late");
+            struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            struct synth_crew *crew = synth_crew_open();
+            for (int k = 0, done[2] = {0, 0}; k < (i == 0 ? 20 : 2); k++) {
+                const int thread = i == 0 ? k % 2 : 0;
+                struct turn t = {.w = w,
+                                 .count = (float)done[thread]++,
+                                 .value = differ && i && k == 1 ? 2 : 1,
+                                 .second = thread,
+                                 .end = thread == 0 && (i == 0 || k == 0)};
+                synth_crew_do(crew, 1 + thread, take_own_turn, &t);
+            }
+            synth_crew_close(crew);
+            synth_done(s[i]);
+        }
+        synth_run(s[1])->outcome = TWIN_RUN_STOPPED;
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        expect_outcome(v, differ ? TWIN_DIFFER : TWIN_INCONCLUSIVE);
+        assert_int_equal(v->differing > 0, differ);
+        twin_verdict_free(v);
+        for (int i = 0; i < 2; i++)
+            synth_free(s[i]);
+    }
+}
+
 /* Another batch at that step, if so wanted. */
 static struct synth_model six_steps(bool other_batch, uint32_t step)
 {
@@ -765,6 +798,7 @@ int main(void)
         cmocka_unit_test(rank_whose_gradient_parts),
         cmocka_unit_test(threads_cut_steps_as_they_like),
         cmocka_unit_test(threads_that_were_cut),
+        cmocka_unit_test(a_thread_that_was_late),
         cmocka_unit_test(loader_workers),
         cmocka_unit_test(another_number_of_loader_workers),
         cmocka_unit_test(missing_rank),
