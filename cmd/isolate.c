@@ -48,6 +48,11 @@ static const struct tw_option options[] = {
                   SEARCH(engine.slots)),
     {"steps", 's', TW_OPT_COUNT, "N", NULL, "Budget", "end each run after N steps", SEARCH(steps),
      1, UINT32_MAX - 1},
+    {"seed", 0, TW_OPT_COUNT, "N", NULL, "Budget",
+     "draw the order of the runs, and their nodes, from N: the same search again, as far as the "
+     "job "
+     "allows (unless given: from the system; the report names it)",
+     SEARCH(seed), 1, INT64_MAX},
     {"resume", 0, TW_OPT_FLAG, NULL, NULL, "Budget",
      "go on with the newest search of this job that was interrupted", SEARCH(resume)},
     {"thorough", 0, TW_OPT_FLAG, NULL, NULL, "Budget",
@@ -169,6 +174,7 @@ static int prepare_search(struct tw_isolate_command *command)
                                     .max_seconds = (double)c->args.max_time,
                                     .arms = c->args.a != NULL && !c->args.through,
                                     .thorough = c->args.thorough,
+                                    .seed = c->args.seed,
                                     .parallel = (uint32_t)c->args.jobs};
     if (tw_page_check("isolate", a->html) != 0)
         return TW_EXIT_TROUBLE;

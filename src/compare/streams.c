@@ -558,8 +558,7 @@ bool tw_streams_agree_until_cut(struct tw_cmp *c, const struct tw_pair *p, bool 
     bool agree = false, *wanted = NULL;
     if (!cut_a && !cut_b)
         return false;
-    if (load_both(c, p, &a, &b) && !any_shared(&a) && !any_shared(&b) &&
-        generators_agree(&a, &b)) {
+    if (load_both(c, p, &a, &b) && !any_shared(&a) && !any_shared(&b) && generators_agree(&a, &b)) {
         const size_t most = a.n > b.n ? a.n : b.n;
         wanted = tw_reallocarray(NULL, most, sizeof *wanted);
         c->oom |= !wanted;

@@ -15,6 +15,7 @@
 
 #include "src/stats/stats.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const char id[] = "node";
@@ -175,21 +176,36 @@ static void learn_nodes(struct tw_isolate *c)
     }
 }
 
-/* One of the nodes whose runs had diverged or one of the others, as a coin says. Nodes drawn alike
- * would be of one sort for a dozen runs where there are many more of it: then the divergence seems
- * to be over. */
-static size_t draw_of_sorts(const struct tw_isolate_nodes *x, uint64_t *seed)
+/* The n-th node of those that are odd, or are not: each of them once, in drawn order, then again.
+ */
+static size_t nth_of_sort(const struct tw_isolate *c, bool odd, size_t n)
 {
-    const bool odd = next_of(seed) & 1;
-    uint64_t skip = next_of(seed) % (odd ? x->odd_count : x->count - x->odd_count);
+    const struct tw_isolate_nodes *x = &c->nodes;
+    size_t node[TW_ISOLATE_NODES], order[TW_ISOLATE_NODES], count = 0;
     for (size_t i = 0; i < x->count; i++) {
         bool is_odd = false;
         for (size_t k = 0; k < x->odd_count; k++)
             is_odd |= x->odd_node[k] == i;
-        if (is_odd == odd && skip-- == 0)
-            return i;
+        if (is_odd == odd)
+            node[count++] = i;
     }
-    return x->held;
+    assert(count > 0);
+    draw(c->plan.seed ^ tw_mix64(n / count + 1), order, count);
+    return node[order[n % count]];
+}
+
+/* Of each four free runs two are on nodes whose runs had diverged and two are not, in drawn order.
+ * By a coin for each run a dozen of them were of one sort once in fifty searches, and the search
+ * rightly said that the divergence was over. */
+static size_t place_free(struct tw_isolate *c)
+{
+    enum { EACH = 2 };
+    struct tw_isolate_nodes *x = &c->nodes;
+    size_t order[2 * EACH];
+    draw(c->plan.seed ^ (x->placed / (2 * EACH)), order, 2 * EACH);
+    const bool odd = order[x->placed % (2 * EACH)] < EACH;
+    x->placed++;
+    return nth_of_sort(c, odd, x->placed_of[odd]++);
 }
 
 void tw_isolate_node_apply(struct tw_isolate *c, const struct twin_world *w,
@@ -205,13 +221,13 @@ void tw_isolate_node_apply(struct tw_isolate *c, const struct twin_world *w,
         o->at_node = x->name[x->held];
         return;
     }
-    uint64_t seed = tw_mix64(c->plan.seed ^ tw_mix64(q->number));
     if (q->purpose != TWIN_FOR_BASELINE && x->odd_count && x->odd_count < x->count) {
-        o->at_node = x->name[draw_of_sorts(x, &seed)];
+        o->at_node = x->name[place_free(c)];
         return;
     }
-    draw(c->plan.seed ^ (q->number / x->count), order, x->count);
-    o->at_node = x->name[order[q->number % x->count]];
+    const size_t turn = q->number - 1; /* so the first runs see each node once */
+    draw(c->plan.seed ^ (turn / x->count), order, x->count);
+    o->at_node = x->name[order[turn % x->count]];
 }
 
 const char *tw_isolate_node_held(const struct tw_isolate *c)

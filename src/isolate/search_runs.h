@@ -34,7 +34,7 @@
  * output are the command's own and not looked at here. */
 struct tw_isolate_args {
     const char *a, *b, *pin, *factor_file;
-    uint64_t max_runs, max_time, steps, jobs;
+    uint64_t max_runs, max_time, steps, jobs, seed;
     struct tw_remote_asked engine; /* who is to make the runs */
     struct tw_strings ignore;
     bool fresh_dir, no_clock, quiet, resume, text, thorough, through;
@@ -81,6 +81,7 @@ struct tw_isolate_nodes {
     bool held_known;                              /* the baseline was looked at, and says: */
     size_t held;                                  /* the node of the pin */
     size_t odd_node[TW_ISOLATE_NODES], odd_count; /* some runs there diverged from the usual ones */
+    size_t placed, placed_of[2]; /* free runs behind the baseline: all, on the others, on the odd */
 };
 
 /* worlds that may have a clock experiment */
