@@ -53,6 +53,25 @@ def once(function):
     return call
 
 
+# For the text of a job: TURN is the number of its start, from 0. It is kept where twinrun does not
+# look, in the time of a file that is never written, so that the runs of a job can differ in a way
+# that was drawn once and is the same in each test. Starts beside each other have different numbers.
+COUNTS_ITS_STARTS = """
+import fcntl, os
+with open(%r) as counter:
+    fcntl.flock(counter, fcntl.LOCK_EX)
+    TURN = int(os.fstat(counter.fileno()).st_mtime)
+    os.utime(counter.fileno(), (TURN + 1, TURN + 1))
+"""
+
+
+def counts_its_starts(path):
+    """That text, for a counter at this path, which starts anew."""
+    path.touch()
+    os.utime(path, (0, 0))
+    return COUNTS_ITS_STARTS % str(path)
+
+
 def build_id():
     """Tells one build of twinrun from the next: recordings by another one are not taken."""
     parts = [BUILD / "cmd" / "twinrun", BUILD / "agents" / "libtwinrun.so"]

@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from job_pool import counts_its_starts
 
 JOB = """
 import array, os, sys, time
@@ -103,11 +104,17 @@ def test_nobody_else_reads_an_order(check, tmp_path):
 
 
 def test_side_by_side_on_hosts(check, home):
-    began = time.monotonic()
     done = check(": {host}; {command}", "--hosts", "n1,n2,n3,n4", runs=9, env={"JOB_S": "1.5"})
     assert done.rc == 0 and done.json["outcome"] == "same", done
     assert set(nodes_of(home).values()) == {"n1", "n2", "n3", "n4"}
-    assert time.monotonic() - began < 9 * 1.5  # one after the other takes longer
+    runs = [json.loads(p.read_text()) for p in home.glob("runs/*/run.json")]
+    spans = [
+        (r["start_realtime_ns"] / 1e9, r["start_realtime_ns"] / 1e9 + r["wall_s"])
+        for r in runs
+    ]
+    # the first is made alone
+    together = [sum(begin <= at < end for begin, end in spans) for at, _ in spans]
+    assert 2 <= max(together) <= 4, sorted(spans)
 
 
 def test_words_environment_and_folder_go_through(check, home, work, tmp_path):
@@ -165,14 +172,13 @@ def test_a_node_that_computes_otherwise(check, home):
     assert " elsewhere (Fisher's exact test, Holm over " in notes(done) and advice in notes(done)
 
 
-def test_a_job_that_diverges_anywhere_is_no_nodes(check, script):
-    script(
-        "job.py",
-        JOB.replace("bad =", "bad = os.urandom(1)[0] < 128 or").replace(
-            "1e-9", "1e-9 *" " os.urandom(1)[0]"
-        ),
-    )
-    done = check(": {host}; {command}", "--hosts", "n1,n2,n3,n4", "--all", runs=12)
+def test_a_job_that_diverges_anywhere_is_no_nodes(check, script, tmp_path):
+    # Every other start, by their order. By a coin for each of them a node would stand out in one
+    # test of a hundred, and to say so would be right.
+    job = JOB.replace("bad =", "bad = TURN in (0, 3, 4, 7, 8, 11) or").replace("1e-9", "1e-9 * TURN")
+    script("job.py", counts_its_starts(tmp_path / "starts") + job)
+    hosts = ("--hosts", "n1,n2,n3,n4")
+    done = check(": {host}; {command}", *hosts, "--all", runs=12, env={"JOB_S": "0.3"})
     assert done.rc == 1 and "association" not in notes(done), done
 
 
@@ -191,7 +197,7 @@ def test_lost_runs_are_made_again(check, home):
 
 def test_runs_lost_at_random_change_no_verdict(check):
     lottery = "{command} & p=$!; if [ $(od -An -N1 -tu1 /dev/urandom) -lt 60 ]; then sleep 0.4; kill -9 $p; fi; wait $p"
-    for env, outcome in (({}, "same"), ({"BAD_NODES": "n2"}, "differ")):
+    for env in ({}, {"BAD_NODES": "n2"}):
         done = check(
             lottery + "; : {host}",
             *("--hosts", "n1,n2,n3", "--all"),
@@ -199,7 +205,11 @@ def test_runs_lost_at_random_change_no_verdict(check):
             env={"JOB_S": "0.8", **env},
         )
         # so many losses in a row are trouble, and trouble is no verdict
-        assert done.rc == 2 or done.json["outcome"] == outcome, done
+        if done.rc == 2:
+            continue
+        # a run that was lost on n2 is made again elsewhere: it may be that none of them counts
+        kinds = {n["name"] == env.get("BAD_NODES") for n in done.json["nodes"]}
+        assert done.json["outcome"] == ("differ" if len(kinds) == 2 else "same"), done
 
 
 def test_a_run_that_is_always_lost_is_trouble(check):

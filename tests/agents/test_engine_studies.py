@@ -7,11 +7,9 @@ import sys
 import pytest
 from test_engine import JOB, nodes_of, nothing_left
 
-# Diverges where entropy says so, and has steps that take time.
-WANDERS = JOB.replace(
-    'bad = node in os.environ.get("BAD_NODES", "").split(",") and node',
-    "bad = os.urandom(1)[0] < 200",
-)
+# Entropy decides: no two of its runs are equal but by a chance of one in four thousand million.
+WANDERS = JOB.replace("1e-9 if bad and", '1e-9 * int.from_bytes(os.urandom(4), "big") if')
+assert WANDERS != JOB
 HOSTS = ("--hosts", "n1,n2,n3")
 ON = ("--on", "cmd:: {host}; {command}")
 

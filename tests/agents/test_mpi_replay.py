@@ -279,12 +279,14 @@ def test_a_message_that_never_comes(job, record, replay):
 
 
 def test_one_rank_waits_for_all(job, record, replay):
-    """Each rank is held up in turn; the first one that waited in vain tells the others."""
+    """Each rank is held up in turn; the first one that waited in vain tells the others. If each
+    waited for itself, it took four times as long.
+    """
     first, natural = record(job("down/turns", 4)), record(job("up/turns", 4))
     began = time.monotonic()
     done = replay(first, job("up/turns", 4), "--replay-wait", "8")
     took = time.monotonic() - began
-    assert 8 <= took < 16 and natural[1].split()[-1] in done.out, (took, done)
+    assert 8 <= took < 4 * 8 and natural[1].split()[-1] in done.out, (took, done)
     said = "replay released after 0 of 12 matches: match 1 of rank 0: expected a message from rank "
     assert said + "3, tag 7, on " in done.err, done.err
     assert done.err.rstrip().endswith("; 3 other ranks were released with it"), done.err

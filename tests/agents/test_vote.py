@@ -3,8 +3,8 @@
 that does neither.
 
 The faulty core is played by the test's own job: an operation that flips the lowest bit of its
-result while it runs on core GHOST_CORE. The nondeterministic operation sets sixteen bits by chance,
-so that two of its results are equal once in 65,536 times.
+result while it runs on core GHOST_CORE. The nondeterministic operation sets 22 bits by chance, so
+that two of its results are equal once in four million times.
 """
 
 import importlib.util
@@ -24,15 +24,15 @@ import torch
 torch.manual_seed(0)
 cpu = ctypes.CDLL(None).sched_getcpu
 cores = sorted(os.sched_getaffinity(0))
-once = random.SystemRandom().getrandbits(16)
+once = random.SystemRandom().getrandbits(22)
 library = torch.library.Library("ghost", "DEF")
 library.define("scale(Tensor x) -> Tensor")
 def scale(x):
     y = x * 2
     bits = {
         "core": lambda: cpu() == int(os.environ["GHOST_CORE"]),
-        "operation": lambda: random.SystemRandom().getrandbits(16),
-        "held": lambda: random.SystemRandom().getrandbits(16) if len(os.sched_getaffinity(0)) == 1 else once,
+        "operation": lambda: random.SystemRandom().getrandbits(22),
+        "held": lambda: random.SystemRandom().getrandbits(22) if len(os.sched_getaffinity(0)) == 1 else once,
         "agrees": lambda: 0,
     }
     y.view(-1).view(torch.int32)[0] ^= bits[os.environ["GHOST"]]()

@@ -14,7 +14,7 @@ class Setup:
         return self.fixed(int.from_bytes(os.urandom(4), "little"))
     def fixed(self, number):
         os.urandom(1)
-        return number % 9973 + 1
+        return number % 999999937 + 1
 print("result", random.Random(Setup().seed()).random())
 EOF2
 twinrun isolate -q --pin entropy,hash-seed -- "$PYTHON" noisy.py >said
@@ -32,8 +32,8 @@ import os, sys, time
 sys.path.insert(0, "inner")
 import draw
 started = time.time_ns()
-first = draw.stamp() // 3 % 10007
-second = time.time_ns() // 3 % 10009
+first = draw.stamp() // 3 % 999999937
+second = time.time_ns() // 3 % 999999929
 os.chdir("elsewhere")
 print("result", first, second)
 EOF2

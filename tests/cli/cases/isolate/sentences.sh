@@ -2,14 +2,14 @@
 cat >nine.py <<'EOF'
 import os
 kept = [0]
-kept.append(os.urandom(2))
-kept.append(os.urandom(2))
-kept.append(os.urandom(2))
-kept.append(os.urandom(2))
-kept.append(os.urandom(2))
-kept.append(os.urandom(2))
-kept.append(os.urandom(2))
-kept.append(os.urandom(2))
+kept.append(os.urandom(4))
+kept.append(os.urandom(4))
+kept.append(os.urandom(4))
+kept.append(os.urandom(4))
+kept.append(os.urandom(4))
+kept.append(os.urandom(4))
+kept.append(os.urandom(4))
+kept.append(os.urandom(4))
 print("result", *(int.from_bytes(x, "little") for x in kept[1:]))
 EOF
 twinrun isolate -q --pin entropy,hash-seed -- "$PYTHON" nine.py >said
