@@ -12,6 +12,7 @@ import atexit
 import fcntl
 import functools
 import hashlib
+import inspect
 import os
 import pickle
 import shutil
@@ -37,18 +38,25 @@ def _place(*key):
 
 def once(function):
     """Equal calls of the function are made once by all workers together; its results must be such
-    that pickle takes them. A call that raises is made again by whoever comes next.
+    that pickle takes them. A call that raises is made again by whoever comes next. Whether an
+    argument is given by its name, by its place or by default makes no other call of it.
     """
+    signature = inspect.signature(function)
 
     @functools.lru_cache(maxsize=None)
-    @functools.wraps(function)
-    def call(*args, **kwargs):
-        with open(_place(function.__name__, args, sorted(kwargs.items())), "a+b") as f:
+    def made(arguments):
+        with open(_place(function.__name__, arguments), "a+b") as f:
             fcntl.flock(f, fcntl.LOCK_EX)
             if os.fstat(f.fileno()).st_size == 0:  # a call that raised leaves it so
-                pickle.dump(function(*args, **kwargs), f)
+                pickle.dump(function(**dict(arguments)), f)
             f.seek(0)
             return pickle.load(f)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        return made(tuple(given.arguments.items()))
 
     return call
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 
+from conftest import LIGHT_SITE
 from job_pool import once
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -71,10 +72,12 @@ class Observed:
 
 
 @once
-def observed(job, level="tensors", args=(), options=(), extra=()):
-    """The job under the agent."""
+def observed(job, level="tensors", args=(), options=(), extra=(), light=False):
+    """The job under the agent. light: without PyTorch's compiler (conftest.light)."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "records")
+        if light:
+            extra = (*extra, ("FAKE_LIGHT", os.path.join(LIGHT_SITE, "sitecustomize.py")))
         env = environment(
             FAKE_OUT=out,
             FAKE_LEVEL=level,

@@ -215,12 +215,13 @@ TORCHES = [
         "torch-elastic",
         "torch",
         ["{python}", "{root}/workloads/elastic.py", "--steps", "2"],
+        light=True,
         **SLOW,
     ),
     # Two workers: without them there is no worker's number, and on one processor PyTorch warns of
     # them.
-    torch("workers", "processes.py", "workers", without=("loader-workers", "affinity")),
-    torch("ddp", "processes.py", "ddp"),
+    torch("workers", "processes.py", "workers", without=("loader-workers", "affinity"), light=True),
+    torch("ddp", "processes.py", "ddp", light=True),
 ]
 OTHERS = [
     Job("native-trainer", "native", ["{build}/workloads/trainer", "--ordered"], pins="shape"),

@@ -3,7 +3,10 @@
 def _arm():
     import importlib.util
     import os
+    import runpy
 
+    if "FAKE_LIGHT" in os.environ:
+        runpy.run_path(os.environ["FAKE_LIGHT"])
     here = os.path.dirname(os.path.abspath(__file__))
     spec = importlib.util.spec_from_file_location(
         "_fake_native", os.path.join(os.path.dirname(here), "fake_native.py")
