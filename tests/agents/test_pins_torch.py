@@ -33,7 +33,7 @@ def test_torch_seed(job, python, light):
     )
 
 
-def test_a_generator_of_torch_needs_no_pin(job, python):
+def test_a_generator_of_torch_needs_no_pin(job, python, light):
     """Torch starts each from the same seed: what docs/internals/pins.md says."""
     assert (
         job("import torch; print(torch.Generator().initial_seed())", None, python).out
@@ -90,7 +90,7 @@ def test_index_gradient_becomes_repeatable(job, python):
         pytest.skip("the gradient did not vary on this machine: the pins had nothing to prove")
 
 
-def test_threads_stay_when_the_job_sets_them(job, python):
+def test_threads_stay_when_the_job_sets_them(job, python, light):
     text = """
         import torch
         torch.set_num_threads(4)

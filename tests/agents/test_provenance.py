@@ -103,7 +103,7 @@ def repository(work, script, tmp_path):
     return work
 
 
-def test_of_a_torch_job_in_a_dirty_repository(twinrun, python, repository, home, tmp_path):
+def test_of_a_torch_job_in_a_dirty_repository(twinrun, python, repository, home, tmp_path, light):
     done = twinrun(
         "record", "-q", "--", python, "train.py", "--config=conf.yaml", env={"OMP_NUM_THREADS": "1"}
     )
@@ -485,7 +485,7 @@ def test_a_damaged_record_is_an_error(twinrun, work, home, text, why):
     not FULL,
     reason="starts five PyTorch processes (TWINRUN_FULL=1); tests/cli/cases/show/parity.sh does it with small ones",
 )
-def test_ranks_that_are_not_alike(twinrun, python, script, work, home):
+def test_ranks_that_are_not_alike(twinrun, python, script, work, home, light):
     torchrun = Path(python).parent / "torchrun"
     if not torchrun.exists():
         pytest.skip(f"no torchrun beside {python}")

@@ -71,7 +71,7 @@ def test_held_still(pinned, twinrun, factor, code):
     assert len(set(free(twinrun, *command, times=3))) > 1
 
 
-def test_hashes_of_tensors(pinned, twinrun, work):
+def test_hashes_of_tensors(pinned, twinrun, work, light):
     job = work / "hashes.py"
     job.write_text(
         "import torch\nlayers = [torch.nn.Linear(2, 2) for _ in range(40)]\nbefore = torch.save(layers[0], 'kept.pt')\n"
@@ -155,20 +155,20 @@ def test_fresh_memory(pinned, twinrun, tmp_path, run):
     assert len(set(pinned("malloc-fill=vary:2", program)[0].split())) > 3
 
 
-def test_threads_of_torch(pinned, python):
+def test_threads_of_torch(pinned, python, light):
     command = (python, "-c", "import torch; print(torch.get_num_threads())")
     out, err = pinned("threads", *command)
     assert out == "1\n" and said(err, "pinned") == ["threads"]
     assert pinned("threads=2", *command)[0] == "2\n"
 
 
-def test_instruction_set_of_torch(pinned, python):
+def test_instruction_set_of_torch(pinned, python, light):
     command = (python, "-c", "import torch; print(torch.backends.cpu.get_cpu_capability())")
     out, err = pinned("isa=default", *command)
     assert out.strip() in ("DEFAULT", "NO AVX") and said(err, "pinned") == ["isa"]
 
 
-def test_seeds(pinned, twinrun, python):
+def test_seeds(pinned, twinrun, python, light):
     command = (
         python,
         "-c",
@@ -182,7 +182,7 @@ def test_seeds(pinned, twinrun, python):
     assert len(set(free(twinrun, *command))) == 2
 
 
-def test_a_job_that_seeds_itself_keeps_its_seed(pinned, twinrun, python):
+def test_a_job_that_seeds_itself_keeps_its_seed(pinned, twinrun, python, light):
     command = (python, "-c", "import torch; torch.manual_seed(5); print(torch.rand(1).item())")
     out, err = pinned("seed.torch", *command)
     assert out == free(twinrun, *command, times=1)[0]
@@ -229,7 +229,7 @@ def test_output_and_exit_code_are_the_jobs(twinrun):
     )
 
 
-def test_everything_pinned_repeats(pinned, twinrun, python, script):
+def test_everything_pinned_repeats(pinned, twinrun, python, script, light):
     """The purpose of it all: a job with six causes at once prints the same twice."""
     script(
         "job.py",

@@ -60,7 +60,7 @@ def check_figures(study, work):
             assert point["throughput"]["interval"] is None
 
 
-def test_torchrun_with_gloo(twinrun, python, script):
+def test_torchrun_with_gloo(twinrun, python, script, light):
     path = script("ddp.py", DDP)
     done = twinrun(
         "scale",

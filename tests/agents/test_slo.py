@@ -14,6 +14,7 @@ import json
 import math
 import os
 import random
+import resource
 import sqlite3
 import statistics
 import subprocess
@@ -607,14 +608,20 @@ def test_no_ledger_is_trouble(tmp_path):
     assert done.returncode == 2 and b"cannot read the ledger" in done.stderr
 
 
+def processor_time_of_children():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_ten_thousand_runs_take_no_second(tmp_path):
     x = Ledger(tmp_path)
     for i in range(50):
         x.repeats(95, 5, project="p%d" % (i % 20))
     home = x.done()
-    begin = time.monotonic()
+    begin = processor_time_of_children()
     answer, rows = rows_of(home)
-    assert time.monotonic() - begin < 5  # some 0.7 s here; a slow machine is no finding
+    # some 0.7 s here; a slow machine is no finding, nor one that has other work
+    assert processor_time_of_children() - begin < 5
     assert rows["M1", "all", "", ""]["counts"]["from"] == 5000
     assert rows["M1", "all", "", ""]["state"] == "not-known"  # 95% of 5000, exactly on target
 
