@@ -109,8 +109,7 @@ def test_side_by_side_on_hosts(check, home):
     assert set(nodes_of(home).values()) == {"n1", "n2", "n3", "n4"}
     runs = [json.loads(p.read_text()) for p in home.glob("runs/*/run.json")]
     spans = [
-        (r["start_realtime_ns"] / 1e9, r["start_realtime_ns"] / 1e9 + r["wall_s"])
-        for r in runs
+        (r["start_realtime_ns"] / 1e9, r["start_realtime_ns"] / 1e9 + r["wall_s"]) for r in runs
     ]
     # the first is made alone
     together = [sum(begin <= at < end for begin, end in spans) for at, _ in spans]
@@ -175,7 +174,9 @@ def test_a_node_that_computes_otherwise(check, home):
 def test_a_job_that_diverges_anywhere_is_no_nodes(check, script, tmp_path):
     # Every other start, by their order. By a coin for each of them a node would stand out in one
     # test of a hundred, and to say so would be right.
-    job = JOB.replace("bad =", "bad = TURN in (0, 3, 4, 7, 8, 11) or").replace("1e-9", "1e-9 * TURN")
+    job = JOB.replace("bad =", "bad = TURN in (0, 3, 4, 7, 8, 11) or").replace(
+        "1e-9", "1e-9 * TURN"
+    )
     script("job.py", counts_its_starts(tmp_path / "starts") + job)
     hosts = ("--hosts", "n1,n2,n3,n4")
     done = check(": {host}; {command}", *hosts, "--all", runs=12, env={"JOB_S": "0.3"})
