@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long 40 runs take on four nodes of a Slurm, beside the ideal: a quarter of what 40 runs take
-one after the other. The Slurm is that of the tests (Debian: slurm-wlm), one run at a time a node.
+one after the other; and how many of them were lost. The Slurm is that of the tests (Debian:
+slurm-wlm), one run at a time a node.
 
-    python3 bench/engine_slurm.py [BUILD]
+    python3 bench/engine_slurm.py [--runs N] [BUILD]
 """
 
+import argparse
+import json
 import os
 import subprocess
 import sys
@@ -16,11 +19,15 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "agents"))
 import slurm_here  # noqa: E402
 
-RUNS, NODES, JOB_S = 40, 4, 5
+NODES, JOB_S = 4, 5
 
 
 def main():
-    build = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("build", nargs="?", default=ROOT / "build", type=Path)
+    asked = parser.parse_args()
+    build = asked.build.resolve()
     job = [sys.executable, "-c", f"import time; time.sleep({JOB_S}); print('done')"]
     cluster = slurm_here.started(cpus=1)
     try:
@@ -29,19 +36,27 @@ def main():
 
             def check(*options):
                 began = time.monotonic()
-                command = [build / "cmd" / "twinrun", "check", "-q", "--all", *options, "--", *job]
-                subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, check=False)
-                return time.monotonic() - began
+                command = [build / "cmd" / "twinrun", "check", "-q", "--json", "--all", *options]
+                done = subprocess.run(
+                    [*command, "--", *job],
+                    cwd=folder,
+                    env=env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    check=False,
+                )
+                return time.monotonic() - began, json.loads(done.stdout)
 
-            one = check("--runs", "2") / 2
-            took = check("--runs", str(RUNS), "--on", "slurm")
+            one = check("--runs", "2")[0] / 2
+            took, verdict = check("--runs", str(asked.runs), "--on", "slurm")
     finally:
         cluster.stop()
-    ideal = RUNS * one / NODES
+    ideal = asked.runs * one / NODES
     print(
-        f"one run here {one:.2f} s; {RUNS} runs on {NODES} nodes {took:.1f} s, ideal {ideal:.1f} s: "
-        f"{took / ideal:.2f}x"
+        f"one run here {one:.2f} s; {asked.runs} runs on {NODES} nodes {took:.1f} s, ideal "
+        f"{ideal:.1f} s: {took / ideal:.2f}x; {verdict['outcome']}"
     )
+    print(*(n for n in verdict["notes"] if n.startswith("the runs were made by")), sep="\n")
 
 
 if __name__ == "__main__":
