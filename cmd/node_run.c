@@ -63,9 +63,22 @@ static bool is_the_nodes(const char *entry)
     return false;
 }
 
-/* The job's environment is the caller's, but for what says where it is. The list stays in use. */
+/* Is there an entry of this name among ours? */
+static bool is_set_here(const char *entry)
+{
+    const size_t n = strcspn(entry, "=");
+    for (size_t i = 0; environ[i]; i++)
+        if (strncmp(environ[i], entry, n) == 0 && environ[i][n] == '=')
+            return true;
+    return false;
+}
+
+/* The job's environment is the caller's, but for what says where it is. In a container what the
+ * image and the manifest set (PATH, above all) is what fits its files, and the caller's is added to
+ * it. The list stays in use. */
 static int take_environment(const struct tw_order *o, struct twin_error *err)
 {
+    const bool contained = tw_engine_has_containers(o->engine);
     size_t mine = 0, n = 0;
     while (environ[mine])
         mine++;
@@ -73,10 +86,10 @@ static int take_environment(const struct tw_order *o, struct twin_error *err)
     if (!all)
         return tw_no_memory(err, "for an environment");
     for (size_t i = 0; i < o->environment_count; i++)
-        if (!is_the_nodes(o->environment[i]))
+        if (!is_the_nodes(o->environment[i]) && !(contained && is_set_here(o->environment[i])))
             all[n++] = o->environment[i];
     for (size_t i = 0; i < mine; i++)
-        if (is_the_nodes(environ[i]))
+        if (contained || is_the_nodes(environ[i]))
             all[n++] = environ[i];
     environ = all;
     return 0;
@@ -151,7 +164,7 @@ static int read_order(struct node_run *n, struct twin_error *err)
 }
 
 /* What the scheduler calls what we are in. */
-static const char *job_here(char text[96])
+static const char *job_here(const char *engine, char text[96])
 {
     const char *array = getenv("SLURM_ARRAY_JOB_ID"), *task = getenv("SLURM_ARRAY_TASK_ID");
     static const char *const others[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"};
@@ -162,7 +175,8 @@ static const char *job_here(char text[96])
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (getenv(others[i]))
             return getenv(others[i]);
-    return "";
+    const char *pod = tw_engine_has_containers(engine) ? getenv("HOSTNAME") : NULL;
+    return pod ? pod : "";
 }
 
 static int launch(struct node_run *n, const char *node, struct tw_result *result,
@@ -171,7 +185,7 @@ static int launch(struct node_run *n, const char *node, struct tw_result *result
     char job[96];
     struct twin_run_node at = {.engine = n->order.engine,
                                .name = (char *)(uintptr_t)node,
-                               .job = (char *)(uintptr_t)job_here(job),
+                               .job = (char *)(uintptr_t)job_here(n->order.engine, job),
                                .attempt = n->order.attempt};
     struct twin_launch_options o = n->order.o;
     struct twin_run *run = NULL;
@@ -198,7 +212,10 @@ static int make(struct node_run *n, struct twin_error *err)
     struct twin_error why = TWIN_ERROR_INIT;
     struct tw_result result = {.rc = 0};
     tw_engine_here(n->order.engine, node);
-    gethostname(host, sizeof host - 1);
+    if (tw_engine_has_containers(n->order.engine)) /* a new host name in each container */
+        snprintf(host, sizeof host, "%s", node);
+    else
+        gethostname(host, sizeof host - 1);
     struct tw_claim claim = {.node = node, .host = host, .pid = getpid()};
     int rc = tw_claim_make(n->folder, n->order.ticket, &claim, err);
     if (rc != 0)

@@ -13,7 +13,8 @@
      NULL,                                                                                        \
      "Engine",                                                                                    \
      "who makes the runs: local (this machine, unless given), slurm, 'slurm:OPTIONS OF SBATCH', " \
-     "or 'cmd:TEMPLATE', a shell command with {command} (and {host}) in it. docs/engines.md",     \
+     "k8s:FILE (a manifest of a pod), or 'cmd:TEMPLATE', a shell command with {command} (and "    \
+     "{host}) in it. docs/engines.md",                                                            \
      on_},                                                                                        \
         {"place",                                                                                 \
          0,                                                                                       \
@@ -22,7 +23,7 @@
          NULL,                                                                                    \
          "Engine",                                                                                \
          "with --on: any node (unless given), same-type (as the first run's), pin:HOST, "         \
-         "avoid:HOST,HOST, or type:WORDS (features of Slurm)",                                    \
+         "avoid:HOST,HOST, or type:WORDS (features of Slurm, labels NAME=VALUE of Kubernetes)",   \
          place_},                                                                                 \
         {"hosts",                                                                                 \
          0,                                                                                       \

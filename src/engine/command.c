@@ -50,8 +50,8 @@ static int command_knows_place(const struct tw_engine *e, const struct tw_place 
 {
     if (place->kind == TW_PLACE_TYPE)
         return twin_error_set(err, TWIN_EINVAL,
-                              "--place: type:WORDS is for --on slurm: a template has only hosts, "
-                              "which --hosts names");
+                              "--place: type:WORDS is for --on slurm and k8s: a template has only "
+                              "hosts, which --hosts names");
     for (size_t i = 0; i < e->node_count; i++)
         if (tw_place_holds(place, e->node[i].name))
             return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One engine, whichever kind it is: the words of --on, the nodes, and the calls that go on to the
- * kind. The kinds: slurm.c, command.c. */
+ * kind. The kinds: slurm.c, command.c, k8s.c. */
 #include "engine_inside.h"
 
 #include "base.h"
@@ -88,6 +88,11 @@ void tw_engine_here(const char *engine, char out[256])
     out[255] = '\0';
 }
 
+bool tw_engine_has_containers(const char *engine)
+{
+    return strcmp(engine, tw_engine_k8s.name) == 0;
+}
+
 /* ---- the words of --on */
 
 /* The names of hosts, each a node. What a host is cannot be asked beforehand, so all have one
@@ -112,7 +117,8 @@ static int add_hosts(struct tw_engine *e, const char *hosts, struct twin_error *
 
 static const struct tw_engine_kind *kind_of(const char *on, const char **words)
 {
-    static const struct tw_engine_kind *const all[] = {&tw_engine_slurm, &tw_engine_command};
+    static const struct tw_engine_kind *const all[] = {&tw_engine_slurm, &tw_engine_command,
+                                                       &tw_engine_k8s};
     size_t n = strcspn(on, ":");
     *words = on[n] == ':' ? on + n + 1 : "";
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -131,7 +137,8 @@ int tw_engine_open(const char *on, const char *hosts, size_t slots, struct tw_en
     const struct tw_engine_kind *kind = kind_of(on, &words);
     if (!kind)
         return twin_error_set(err, TWIN_EINVAL,
-                              "--on: expected local, slurm, slurm:OPTIONS or cmd:TEMPLATE, found "
+                              "--on: expected local, slurm, slurm:OPTIONS, k8s:FILE or "
+                              "cmd:TEMPLATE, found "
                               "\"%s\"",
                               on);
     struct tw_engine *e = tw_calloc(1, sizeof *e);
@@ -155,6 +162,8 @@ void tw_engine_close(struct tw_engine *e)
 {
     if (!e)
         return;
+    if (e->kind && e->kind->close)
+        e->kind->close(e);
     tw_engine_forget_nodes(e);
     tw_free(e->words);
     tw_free(e);

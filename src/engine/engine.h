@@ -3,7 +3,7 @@
 #define TW_ENGINE_H
 /*
  * Engines: who runs things on other machines (a scheduler such as Slurm, or a command of the
- * user's). The room has one small interface and two engines behind it; scheduling, queues and
+ * user's). The room has one small interface and three engines behind it; scheduling, queues and
  * transport are the engine's own, nothing of that is made here.
  *
  * What an engine is given is a ticket: a folder on a file system that all machines share, in which
@@ -69,7 +69,7 @@ struct tw_ticket {
     /* out, of submit and poll */
     char job[64];    /* the engine's name of it; "": not submitted */
     char node[256];  /* where it is, as the engine says; "": not known */
-    char asked[256]; /* the host that the engine was to use; "": it chose */
+    char asked[256]; /* the host that the engine was to use, or by its own word does; "": unknown */
     char why[200];   /* why it waits, or how it ended, in the engine's words; "" */
     enum tw_job_state state;
     pid_t pid;       /* of the command that stands for it; 0: none */
@@ -79,10 +79,10 @@ struct tw_ticket {
 struct tw_engine;
 
 /*
- * on: "local", "slurm", "slurm:OPTIONS OF SBATCH", "cmd:TEMPLATE". hosts: names with commas, for
- * {host} of a template; NULL: none. slots: tickets at a time at most; 0: as many as the engine
- * takes. *out is NULL for "local". TWIN_EINVAL, TWIN_EUNSUPPORTED: the engine is not to be had
- * here.
+ * on: "local", "slurm", "slurm:OPTIONS OF SBATCH", "k8s:FILE", "cmd:TEMPLATE". hosts: names with
+ * commas, for {host} of a template; NULL: none. slots: tickets at a time at most; 0: as many as the
+ * engine takes. *out is NULL for "local". TWIN_EINVAL, TWIN_EUNSUPPORTED: the engine is not to be
+ * had here.
  */
 int tw_engine_open(const char *on, const char *hosts, size_t slots, struct tw_engine **out,
                    struct twin_error *err);
@@ -126,5 +126,8 @@ double tw_engine_grace_s(const struct tw_engine *e);
  * it; of a template TWINRUN_NODE, which the ticket's script sets unless the template does; else the
  * host's name. */
 void tw_engine_here(const char *engine, char out[256]);
+/* Does this engine run things in containers: is a process' host name its container's, and the
+ * environment that it was started with the image's and the manifest's? */
+bool tw_engine_has_containers(const char *engine);
 
 #endif

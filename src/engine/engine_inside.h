@@ -19,8 +19,9 @@ struct tw_engine_kind {
     void (*poll)(struct tw_engine *e, struct tw_ticket *const *ticket, size_t n);
     void (*cancel)(struct tw_engine *e, struct tw_ticket *const *ticket, size_t n);
     void (*release)(struct tw_engine *e, struct tw_ticket *t);
+    void (*close)(struct tw_engine *e); /* NULL: it has nothing of its own */
 };
-extern const struct tw_engine_kind tw_engine_slurm, tw_engine_command;
+extern const struct tw_engine_kind tw_engine_slurm, tw_engine_command, tw_engine_k8s;
 
 struct tw_engine {
     const struct tw_engine_kind *kind;
@@ -29,6 +30,7 @@ struct tw_engine {
     size_t node_count;
     size_t slots; /* 0: no limit of ours */
     size_t out;   /* tickets that were submitted and not released */
+    void *own;    /* what this kind keeps, until its close */
 };
 
 /* Adds a node; takes neither text. */

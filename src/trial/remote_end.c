@@ -70,12 +70,19 @@ void tw_remote_lose(struct tw_remote_run *x, size_t *counter, const char *reason
                            *words ? "; its log ends with \"" : "", words, *words ? "\"" : "");
 }
 
+/* On a node that is not the one that was asked for, or not the one that the engine says. */
+static bool is_elsewhere(const struct tw_remote_run *x, const char *node)
+{
+    const bool other = x->ticket.asked[0] && strcmp(x->ticket.asked, node) != 0;
+    return other || !tw_place_holds(&x->ticket.place, node);
+}
+
 /* Is the run where it was to be? The first run of all says what the type is. */
 static bool is_in_place(struct tw_remote_run *x, const char *node)
 {
     struct tw_remote *r = x->of;
     struct tw_node *known = tw_engine_node(r->engine, node);
-    if (!tw_place_holds(&x->ticket.place, node))
+    if (is_elsewhere(x, node))
         return false;
     if (x->place.kind != TW_PLACE_SAME_TYPE || !x->trial.run)
         return true;
@@ -122,9 +129,9 @@ void tw_remote_take_result(struct tw_remote_run *x, const struct tw_result *resu
         twin_run_free(x->trial.run);
         x->trial.run = NULL;
         tw_remote_lose(x, &r->misplaced,
-                       tw_place_holds(&x->ticket.place, result->node)
-                           ? "its processor is another one than the first run's"
-                           : "the engine put it on a node that was not asked for");
+                       is_elsewhere(x, result->node)
+                           ? "the engine put it on a node that was not asked for"
+                           : "its processor is another one than the first run's");
         return;
     }
     r->refused += tw_claim_again(x->ticket.folder) > 0;

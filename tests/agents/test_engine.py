@@ -309,7 +309,7 @@ def test_ctrl_c(check, build, start, home, script, work):
         (("--on", "cmd:ssh host"), "expected {command}"),
         (("--on", "cmd:ssh {host} {command}"), "--hosts"),
         (("--on", "cmd:{command}", "--place", "left"), "--place"),
-        (("--on", "cmd:{command}", "--place", "type:a100"), "for --on slurm"),
+        (("--on", "cmd:{command}", "--place", "type:a100"), "for --on slurm and k8s"),
         (("--on", "cmd:{command} {host}", "--hosts", "a,b", "--place", "pin:c"), "leaves none"),
         (("--on", "cmd:{command} {host}", "--hosts", "a,b", "--place", "avoid:b,a"), "leaves none"),
         (("--place", "any"), "belong to --on"),
