@@ -85,9 +85,6 @@ int tw_check_prepare(struct tw_check_command *command)
     if (c->remote.engine && a->asked.show_output)
         return tw_bad_use("check", "--show-output does not go with --on: the jobs print elsewhere "
                                    "(what they print lies in the run folders)");
-    if (c->remote.engine && a->asked.require_parity)
-        return tw_bad_use("check", "--require-parity does not go with --on: the ranks of a job "
-                                   "are compared where it is started");
     /* runs at the same time must not write over each other's files */
     c->args.fresh_dir |= c->remote.engine != NULL;
     rc = tw_data_verify("check", &a->data, c->series.home, a->asked.quiet, &c->data);

@@ -29,12 +29,13 @@
 
 extern char **environ;
 
-enum { ALIVE_EVERY_S = 20, ALIVE_LOST_S = 3600, ORDER_SEEN_S = 30 };
+enum { ALIVE_EVERY_S = 20, ALIVE_LOST_S = 3600, ORDER_SEEN_S = 30, REASON_MAX = 4096 };
 
 struct node_run {
     const char *folder;
     struct tw_order order;
     bool dir_said;
+    char *stopped_because;        /* what the caller wrote into `stop`; owned */
     uint64_t alive_ns, looked_ns; /* monotonic: the pulse changed; it was looked at */
     struct timespec pulse;
 };
@@ -134,6 +135,20 @@ static bool is_forgotten(struct node_run *n)
     return (double)(now - n->alive_ns) * 1e-9 > ALIVE_LOST_S;
 }
 
+/* malloc'ed; NULL: none was given. */
+static char *stop_reason(const char *folder)
+{
+    char *path = tw_path_join(folder, "stop"), *text = NULL;
+    size_t n = 0;
+    if (path)
+        tw_read_file(path, REASON_MAX, &text, &n, NULL);
+    tw_free(path);
+    if (n)
+        return text;
+    tw_free(text);
+    return NULL;
+}
+
 static int on_tick(void *user, const struct twin_progress *p)
 {
     struct node_run *n = user;
@@ -142,7 +157,12 @@ static int on_tick(void *user, const struct twin_progress *p)
         n->dir_said = path && tw_write_file_atomic(path, p->run_dir, strlen(p->run_dir), NULL) == 0;
         tw_free(path);
     }
-    return there(n->folder, "stop") || !there(n->folder, "claim.json") || is_forgotten(n);
+    if (there(n->folder, "stop")) {
+        if (!n->stopped_because)
+            n->stopped_because = stop_reason(n->folder);
+        return 1;
+    }
+    return !there(n->folder, "claim.json") || is_forgotten(n);
 }
 
 /* ---- from the order to the result */
@@ -192,6 +212,7 @@ static int launch(struct node_run *n, const char *node, struct tw_result *result
     o.node = &at;
     o.on_tick = on_tick;
     o.user = n;
+    o.stopped_because = &n->stopped_because;
     n->alive_ns = n->looked_ns = tw_monotonic_ns();
     int rc = n->order.bare ? twin_launch(&o, &run, err) : twin_provenance_launch(&o, &run, err);
     if (rc == 0)
@@ -253,5 +274,6 @@ int tw_node_run(const char *folder)
         rc = make(&n, &err);
     }
     tw_order_free(&n.order);
+    tw_free(n.stopped_because);
     return rc == 0 ? 0 : tw_trouble(&err, "--node-run");
 }

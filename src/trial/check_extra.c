@@ -218,6 +218,29 @@ void tw_check_shared_files(struct tw_check *c)
                           one, n - 1, n == 2 ? "" : "s");
 }
 
+/* An engine may put the ranks of each run on other nodes: run 1 says nothing of the others. ranks:
+ * what is said of run 1; NULL: nothing. */
+static void tell_ranks_of_others(struct tw_check *c, const char *ranks)
+{
+    char *first = NULL;
+    size_t at = 0, n = 0;
+    for (size_t i = 1; i < c->series.count; i++) {
+        char *one = twin_provenance_parity_summary(c->series.runs[i]);
+        bool told = one && ranks && strcmp(one, ranks) == 0;
+        if (one && !told && n++ == 0) {
+            first = one;
+            at = i + 1;
+            continue;
+        }
+        tw_free(one);
+    }
+    if (n > 1)
+        twin_verdict_note(c->series.v, "of run %zu and of %zu more, %s", at, n - 1, first);
+    else if (n)
+        twin_verdict_note(c->series.v, "of run %zu, %s", at, first);
+    tw_free(first);
+}
+
 /* Differences of the world are told only where the runs differ: then they may be why. */
 void tw_check_look_around(struct tw_check *c)
 {
@@ -232,6 +255,8 @@ void tw_check_look_around(struct tw_check *c)
         twin_verdict_note(c->series.v, "%s", between);
     if (ranks)
         twin_verdict_note(c->series.v, "%s", ranks);
+    if (tw_remote_is_on(&c->remote))
+        tell_ranks_of_others(c, ranks);
     tw_free(between);
     tw_free(ranks);
 }

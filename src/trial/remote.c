@@ -63,6 +63,7 @@ int tw_remote_open(struct tw_remote *r, const struct tw_remote_asked *asked, con
 static void forget(struct tw_remote_run *x)
 {
     twin_run_free(x->trial.run);
+    tw_trial_forget_ranks(&x->trial);
     tw_buf_free(&x->body);
     tw_place_free(&x->place);
     tw_place_free(&x->ticket.place);
@@ -71,13 +72,14 @@ static void forget(struct tw_remote_run *x)
     tw_free(x);
 }
 
-/* Tells the node that the run is to end. */
+/* Tells the node that the run is to end, and why, where that is known. The file is there in one
+ * step, since its reader may look at any time. */
 static void write_stop(struct tw_remote_run *x)
 {
     char *path = x->ticket.folder ? tw_path_join(x->ticket.folder, "stop") : NULL;
-    int fd = path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
-    if (fd >= 0)
-        close(fd);
+    const char *why = x->trial.stopped_because ? x->trial.stopped_because : "";
+    if (path)
+        tw_write_file_atomic(path, why, strlen(why), NULL);
     tw_free(path);
     if (!x->stop_ns)
         x->stop_ns = tw_monotonic_ns();
@@ -228,6 +230,8 @@ int tw_remote_add(const struct twin_launch_options *o, const struct tw_trial *as
     x->trial = *asked;
     x->trial.title = NULL;
     x->trial.run = NULL;
+    x->trial.parity = NULL;
+    x->trial.stopped_because = NULL;
     tw_trial_take_found(&x->trial, &(struct tw_trial){.end = TW_TRIAL_RAN});
     if (asked->deadline_ns && !asked->holds_in_queue) {
         uint64_t now = tw_monotonic_ns();
@@ -306,7 +310,7 @@ static void watch(struct tw_remote_run *x)
         return;
     struct twin_progress p = {.run_dir = x->dir, .elapsed_s = tw_seconds_since(x->started_ns)};
     twin_progress_of(x->dir, &p);
-    if (tw_trial_watch(&x->trial, &p) != 0) {
+    if (tw_trial_watch(&x->trial, &p) != 0 || tw_trial_look_at_ranks(&x->trial, &p) != 0) {
         x->asked_end = true;
         write_stop(x);
     }

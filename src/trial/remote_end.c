@@ -60,6 +60,7 @@ void tw_remote_lose(struct tw_remote_run *x, size_t *counter, const char *reason
         x->dir = NULL;
         x->trial.diverged = false;
         x->trial.start_s = 0;
+        tw_trial_forget_ranks(&x->trial);
         x->phase = TW_REMOTE_WAITS;
         return;
     }
@@ -137,6 +138,8 @@ void tw_remote_take_result(struct tw_remote_run *x, const struct tw_result *resu
     r->refused += tw_claim_again(x->ticket.folder) > 0;
     if (x->trial.run->outcome == TWIN_RUN_NOT_STARTED)
         x->trial.end = TW_TRIAL_NOT_STARTED;
+    else if (x->trial.end == TW_TRIAL_RAN && !x->asked_end)
+        tw_trial_look_at_ranks_once_more(&x->trial);
     tw_remote_end_with(x, 0);
 }
 

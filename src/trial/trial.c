@@ -26,8 +26,7 @@ static void tell_of_ranks(const struct tw_trial *t, bool ended)
         tw_front_say(t->parity_front, "--require-parity ends the job: %s", words);
 }
 
-/* Have the ranks of the run begun alike? Non-zero: it is to end. */
-static int look_at_ranks(struct tw_trial *t, const struct twin_progress *p)
+int tw_trial_look_at_ranks(struct tw_trial *t, const struct twin_progress *p)
 {
     if (!t->parity_front)
         return 0;
@@ -46,9 +45,12 @@ static int look_at_ranks(struct tw_trial *t, const struct twin_progress *p)
 
 /* A short job has ended before all was known of its ranks: by now it is. Of a job that has failed
  * by itself that alone is to be said, unless its ranks differ. */
-static void look_at_ranks_once_more(struct tw_trial *t)
+void tw_trial_look_at_ranks_once_more(struct tw_trial *t)
 {
     const struct twin_run *r = t->run;
+    assert(r);
+    if (t->parity_front && !t->parity) /* on an engine: over before it was looked at */
+        t->parity = twin_parity_begin(r->dir);
     if (t->require_parity && !t->parity) {
         tw_front_say(t->parity_front, "--require-parity is not met: no memory to compare ranks");
         t->end = TW_TRIAL_NO_PARITY;
@@ -64,12 +66,20 @@ static void look_at_ranks_once_more(struct tw_trial *t)
         t->end = TW_TRIAL_NO_PARITY;
 }
 
+void tw_trial_forget_ranks(struct tw_trial *t)
+{
+    twin_parity_free(t->parity);
+    tw_free(t->stopped_because);
+    t->parity = NULL;
+    t->stopped_because = NULL;
+}
+
 /* Called by the launcher while the run goes on. Non-zero ends it. */
 static int watch_run(void *user, const struct twin_progress *p)
 {
     struct tw_trial *t = user;
     int end = tw_trial_watch(t, p);
-    return end ? end : look_at_ranks(t, p);
+    return end ? end : tw_trial_look_at_ranks(t, p);
 }
 
 int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struct twin_error *err)
@@ -99,11 +109,8 @@ int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struc
     else if (rc == 0 && t->run->outcome == TWIN_RUN_NOT_STARTED)
         t->end = TW_TRIAL_NOT_STARTED;
     else if (rc == 0 && t->end == TW_TRIAL_RAN)
-        look_at_ranks_once_more(t);
-    twin_parity_free(t->parity);
-    tw_free(t->stopped_because);
-    t->parity = NULL;
-    t->stopped_because = NULL;
+        tw_trial_look_at_ranks_once_more(t);
+    tw_trial_forget_ranks(t);
     return rc;
 }
 

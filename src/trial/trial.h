@@ -42,7 +42,7 @@ struct tw_trial {
     /* on an engine: the deadline is a moment, whether or not the run has begun by then. Else it is
      * the time that the run may take, which begins when the run does. */
     bool holds_in_queue;
-    /* who is told when ranks of one job differ, once; NULL: nobody. Of runs made here only. */
+    /* who is told when ranks of one job differ, once; NULL: nobody */
     const struct tw_front *parity_front;
     bool require_parity; /* a job whose ranks differ is ended, and parity_front is told why */
     bool bare;           /* without provenance: a rerun of what has been run, and has its own */
@@ -74,6 +74,11 @@ void tw_trial_take_found(struct tw_trial *to, const struct tw_trial *from);
 /* One look at a run that goes on. Non-zero: it is to end, and t->end says why. For who makes runs.
  */
 int tw_trial_watch(struct tw_trial *t, const struct twin_progress *p);
+/* Have its ranks begun alike? Non-zero: it is to end, and t->end and t->stopped_because say why. */
+int tw_trial_look_at_ranks(struct tw_trial *t, const struct twin_progress *p);
+/* The same of t->run, which has ended by itself. */
+void tw_trial_look_at_ranks_once_more(struct tw_trial *t);
+void tw_trial_forget_ranks(struct tw_trial *t);
 
 /* Shows how far a run is. expected_s, expected_steps: from the first run, 0 when not known. */
 void tw_trial_show(const struct tw_front *front, const char *title, const struct twin_progress *p,

@@ -3,6 +3,7 @@
 and with --require-parity the job is ended. The job itself notices nothing else.
 """
 
+import json
 import os
 import shutil
 import time
@@ -156,6 +157,41 @@ def test_of_many_differences_some_are_told(small):
         "and more (twinrun show --provenance)"
     )
     assert said in " ".join(done.out.split()), done
+
+
+# ---- runs that an engine makes
+
+
+def test_ranks_of_runs_elsewhere(small, home):
+    on = ("--on", "cmd:{command}", "--runs", "2")
+    odd, alike = pair("OMP_NUM_THREADS=1", "OMP_NUM_THREADS=3"), pair("A=1", "A=1")
+    words = "rank 0 has OMP_NUM_THREADS 1, rank 1 has 3"
+    done = small(*on, text=odd, verb="check")
+    assert done.rc == 0 and done.err.count(f"the ranks of this job differ: {words}") == 1, done
+    done = small("--require-parity", *on, text=odd, verb="check")
+    assert done.rc == 2 and f"--require-parity is not met: {words}" in done.err, done
+    assert not list((home / "engine").iterdir())
+    done = small("--require-parity", *on, text=alike, verb="check")
+    assert done.rc == 0 and "parity" not in done.err, done
+
+
+def test_a_job_with_an_odd_rank_is_ended_elsewhere(small, home):
+    text = pair("OMP_NUM_THREADS=1", "OMP_NUM_THREADS=3")
+    text += "; sleep 600"
+    done = small("--require-parity", "--on", "cmd:{command}", text=text, verb="check")
+    assert done.rc == 2 and "--require-parity ends the job: rank 0 has OMP" in done.err, done
+    record = json.loads(next((home / "runs").glob("*/run.json")).read_text())
+    assert record["outcome"] == "stopped" and "its ranks differ" in record["message"], record
+
+
+def test_ranks_of_a_later_run_elsewhere(small, home, tmp_path):
+    """An engine may put each run's ranks on other nodes."""
+    odd, alike = pair("OMP_NUM_THREADS=1", "OMP_NUM_THREADS=3"), pair("A=1", "A=1")
+    second = f"printf x >> {tmp_path}/n; if [ $(cat {tmp_path}/n | wc -c) = 2 ]; then {odd}; else {alike}; fi"
+    done = small("--on", "cmd:{command}", "--runs", "3", text=second, verb="check")
+    said = "of run 2, the ranks had different worlds: rank 0 has OMP_NUM_THREADS 1, rank 1 has 3"
+    assert said in " ".join(done.out.split()), done
+    assert "ranks of this job differ" not in done.err, done
 
 
 def test_a_secret_in_a_variable_stays_one(small):
