@@ -13,7 +13,8 @@
      NULL,                                                                                        \
      "Engine",                                                                                    \
      "who makes the runs: local (this machine, unless given), slurm, 'slurm:OPTIONS OF SBATCH', " \
-     "k8s:FILE (a manifest of a pod), or 'cmd:TEMPLATE', a shell command with {command} (and "    \
+     "k8s:FILE (a manifest of a pod), ray, or 'cmd:TEMPLATE', a shell command with {command} "    \
+     "(and "                                                                                      \
      "{host}) in it. docs/engines.md",                                                            \
      on_},                                                                                        \
         {"place",                                                                                 \

@@ -50,14 +50,14 @@ static int command_knows_place(const struct tw_engine *e, const struct tw_place 
 {
     if (place->kind == TW_PLACE_TYPE)
         return twin_error_set(err, TWIN_EINVAL,
-                              "--place: type:WORDS is for --on slurm and k8s: a template has only "
-                              "hosts, which --hosts names");
+                              "--place: type:WORDS is for --on slurm and k8s: others have only "
+                              "hosts by name");
     for (size_t i = 0; i < e->node_count; i++)
         if (tw_place_holds(place, e->node[i].name))
             return 0;
     if (!e->node_count)
         return 0;
-    return twin_error_set(err, TWIN_EINVAL, "--place: it leaves none of the hosts of --hosts");
+    return twin_error_set(err, TWIN_EINVAL, "--place: it leaves none of the hosts");
 }
 
 static int command_can_pin(const struct tw_engine *e, struct twin_error *err)
@@ -269,3 +269,16 @@ const struct tw_engine_kind tw_engine_command = {.name = "cmd",
                                                  .poll = command_poll,
                                                  .cancel = command_cancel,
                                                  .release = command_release};
+
+/* Its probe makes the template and names the hosts (ray.c). */
+const struct tw_engine_kind tw_engine_ray = {.name = "ray",
+                                             .poll_s = 0.1,
+                                             .grace_s = 30,
+                                             .probe = tw_ray_probe,
+                                             .knows_place = command_knows_place,
+                                             .can_pin = command_can_pin,
+                                             .room = command_room,
+                                             .submit = command_submit,
+                                             .poll = command_poll,
+                                             .cancel = command_cancel,
+                                             .release = command_release};

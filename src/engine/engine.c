@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One engine, whichever kind it is: the words of --on, the nodes, and the calls that go on to the
- * kind. The kinds: slurm.c, command.c, k8s.c. */
+ * kind. The kinds: slurm.c, command.c, k8s.c, ray.c. */
 #include "engine_inside.h"
 
 #include "base.h"
@@ -70,6 +70,20 @@ char *tw_engine_program(struct twin_error *err)
     return word;
 }
 
+void tw_engine_add_words(struct tw_buf *b, const char *words)
+{
+    for (const char *p = words; *p;) {
+        size_t n = strcspn(p, " ");
+        char *word = n ? tw_strndup(p, n) : NULL;
+        char *quoted = word ? tw_shell_word(word) : NULL;
+        if (quoted)
+            tw_buf_printf(b, " %s", quoted);
+        tw_free(word);
+        tw_free(quoted);
+        p += n + (p[n] == ' ');
+    }
+}
+
 int tw_engine_write_script(const char *path, const char *text, struct twin_error *err)
 {
     int rc = tw_write_file_atomic(path, text, strlen(text), err);
@@ -118,7 +132,7 @@ static int add_hosts(struct tw_engine *e, const char *hosts, struct twin_error *
 static const struct tw_engine_kind *kind_of(const char *on, const char **words)
 {
     static const struct tw_engine_kind *const all[] = {&tw_engine_slurm, &tw_engine_command,
-                                                       &tw_engine_k8s};
+                                                       &tw_engine_k8s, &tw_engine_ray};
     size_t n = strcspn(on, ":");
     *words = on[n] == ':' ? on + n + 1 : "";
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -137,8 +151,8 @@ int tw_engine_open(const char *on, const char *hosts, size_t slots, struct tw_en
     const struct tw_engine_kind *kind = kind_of(on, &words);
     if (!kind)
         return twin_error_set(err, TWIN_EINVAL,
-                              "--on: expected local, slurm, slurm:OPTIONS, k8s:FILE or "
-                              "cmd:TEMPLATE, found "
+                              "--on: expected local, slurm, slurm:OPTIONS, k8s:FILE, ray, "
+                              "ray:OPTIONS or cmd:TEMPLATE, found "
                               "\"%s\"",
                               on);
     struct tw_engine *e = tw_calloc(1, sizeof *e);

@@ -3,7 +3,7 @@
 #define TW_ENGINE_H
 /*
  * Engines: who runs things on other machines (a scheduler such as Slurm, or a command of the
- * user's). The room has one small interface and three engines behind it; scheduling, queues and
+ * user's). The room has one small interface and four engines behind it; scheduling, queues and
  * transport are the engine's own, nothing of that is made here.
  *
  * What an engine is given is a ticket: a folder on a file system that all machines share, in which
@@ -79,7 +79,8 @@ struct tw_ticket {
 struct tw_engine;
 
 /*
- * on: "local", "slurm", "slurm:OPTIONS OF SBATCH", "k8s:FILE", "cmd:TEMPLATE". hosts: names with
+ * on: "local", "slurm", "slurm:OPTIONS OF SBATCH", "k8s:FILE", "ray",
+ * "ray:OPTIONS", "cmd:TEMPLATE". hosts: names with
  * commas, for {host} of a template; NULL: none. slots: tickets at a time at most; 0: as many as the
  * engine takes. *out is NULL for "local". TWIN_EINVAL, TWIN_EUNSUPPORTED: the engine is not to be
  * had here.

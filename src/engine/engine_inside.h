@@ -4,6 +4,8 @@
 /* What the files of the room share: an engine, and what each kind of it can do. */
 #include "engine.h"
 
+struct tw_buf;
+
 struct tw_engine_kind {
     const char *name;
     double poll_s, grace_s;
@@ -21,7 +23,7 @@ struct tw_engine_kind {
     void (*release)(struct tw_engine *e, struct tw_ticket *t);
     void (*close)(struct tw_engine *e); /* NULL: it has nothing of its own */
 };
-extern const struct tw_engine_kind tw_engine_slurm, tw_engine_command, tw_engine_k8s;
+extern const struct tw_engine_kind tw_engine_slurm, tw_engine_command, tw_engine_k8s, tw_engine_ray;
 
 struct tw_engine {
     const struct tw_engine_kind *kind;
@@ -39,6 +41,10 @@ int tw_engine_add_node(struct tw_engine *e, const char *name, const char *type, 
 void tw_engine_forget_nodes(struct tw_engine *e);
 /* The absolute path of this program, quoted for a shell; malloc'ed. */
 char *tw_engine_program(struct twin_error *err);
+/* Adds words of the user's that are separated by blanks, each quoted and behind a blank. */
+void tw_engine_add_words(struct tw_buf *b, const char *words);
+/* The probe of Ray, which is a template otherwise. */
+int tw_ray_probe(struct tw_engine *e, struct twin_error *err);
 /* Writes a script that may be executed. */
 int tw_engine_write_script(const char *path, const char *text, struct twin_error *err);
 

@@ -112,21 +112,6 @@ static size_t slurm_room(const struct tw_engine *e, const struct tw_place *place
     return ARRAY_MAX;
 }
 
-/* The words of the user's (behind `slurm:`), each quoted: they are separated by blanks. */
-static void add_words(struct tw_buf *b, const char *words)
-{
-    for (const char *p = words; *p;) {
-        size_t n = strcspn(p, " ");
-        char *word = n ? tw_strndup(p, n) : NULL;
-        char *quoted = word ? tw_shell_word(word) : NULL;
-        if (quoted)
-            tw_buf_printf(b, " %s", quoted);
-        tw_free(word);
-        tw_free(quoted);
-        p += n + (p[n] == ' ');
-    }
-}
-
 static void add_place(struct tw_buf *b, const struct tw_place *place)
 {
     const char *option = NULL;
@@ -194,7 +179,7 @@ static bool slurm_takes_node(const struct tw_engine *e, const char *node)
     struct tw_buf b = {0};
     char *out = NULL;
     tw_buf_puts(&b, "sbatch --test-only");
-    add_words(&b, e->words);
+    tw_engine_add_words(&b, e->words);
     add_place(&b, &place);
     tw_buf_puts(&b, " --wrap=true 2>&1");
     char *line = tw_buf_steal(&b);
@@ -228,7 +213,7 @@ static char *submit_line(const struct tw_engine *e, const char *batch, const cha
     struct tw_buf b = {0};
     char *folder = tw_shell_word(batch), *file = tw_shell_word(script);
     tw_buf_puts(&b, "sbatch --job-name=twinrun");
-    add_words(&b, e->words);
+    tw_engine_add_words(&b, e->words);
     add_place(&b, place);
     if (folder && file)
         tw_buf_printf(&b,
