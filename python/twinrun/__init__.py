@@ -109,6 +109,13 @@ class scope:
         return False
 
 
+def load_ipython_extension(shell):
+    """`%load_ext twinrun` in a notebook: the magic %%twinrun."""
+    from .notebook import TwinrunMagics
+
+    shell.register_magics(TwinrunMagics)
+
+
 def save(obj, path, digest=True, **options):
     """torch.save(obj, path, **options), whole or not at all: whatever happens meanwhile, path is
     what it was or what was saved.
