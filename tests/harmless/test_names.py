@@ -351,6 +351,15 @@ CASES = {
         (["last~1", "last~2", "--force", "--parquet", b"tables " + NAME], None, []),
         (["last~1", "--parquet", "job.py"], None, []),
         ([BYTES, "--parquet", "tables"], None, []),
+        (
+            ["last~1", "last~2", "--force", "--perfetto", b"p " + NAME, "--otlp", b"o " + NAME]
+            + ["--openlineage", b"l " + NAME],
+            None,
+            [],
+        ),
+        (["last~1", "--perfetto", b"no folder/" + NAME], None, []),
+        (["last~1", "--mlflow", ALL, "--experiment", BYTES], None, []),
+        (["last~1", "--tensorboard", b"t " + NAME, "--python", b"./" + NAME], None, []),
     ],
     "factors": [([], "job", [["--json"]])],
     "ops": [
@@ -502,6 +511,7 @@ def test_command(world, command):
         ["slo", "--csv"],
         ["gc", "--keep", "1", "--dry-run"],
         ["export", "last~1", "--parquet", "tables", "--force"],
+        ["export", "last~1", "--perfetto", "p", "--otlp", "o", "--openlineage", "l", "--force"],
         ["zoom", "last~1", "last~2"],
         ["verify", "last~1", "--precision", "p.toml"],
         ["pack", "last~1"],

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python half of `twinrun export` to trackers: python _export FILE.
+
+FILE holds where to, and what the traces hold (src/export/trackers.c). Prints a line of JSON for
+whatever is to be said. The exit code is 0 where all was written, else 1.
+"""
+
+import json
+import sys
+
+import common
+import runs
+import to_mlflow
+import to_openlineage
+import to_otlp
+import to_perfetto
+import to_tensorboard
+
+
+# What a run.json or verdict.json that somebody edited leads to.
+UNLIKE = (AttributeError, KeyError, OSError, OverflowError, TypeError, ValueError)
+
+
+def tell(**words):
+    for name, value in words.items():
+        if isinstance(value, str):
+            words[name] = common.printable(value)
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as f:
+        request = json.load(f)
+    targets = (
+        ("tensorboard", to_tensorboard.write),
+        ("perfetto", to_perfetto.write),
+        ("otlp", to_otlp.write),
+        ("openlineage", to_openlineage.write),
+        ("mlflow", to_mlflow.write),
+    )
+    failed = False
+    exported = []
+    for facts in request["runs"]:
+        try:
+            exported.append(runs.Run(facts))
+        except UNLIKE as error:
+            folder = common.path_of(facts["dir"])
+            tell(said="%s was left out: its run.json is not ours: %r" % (folder, error))
+            failed = True
+    for name, write in targets if exported else ():
+        if request[name] is None:
+            continue
+        try:
+            where = common.path_of(request[name])
+            write(exported, where, request, lambda text: tell(wrote=text))
+        except common.Trouble as error:
+            tell(said="%s: %s" % (name, error))
+            failed = True
+        except UNLIKE as error:
+            tell(said="%s: nothing was written: a file of a run is not ours: %r" % (name, error))
+            failed = True
+    tell(done=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_EXPORT_TRACKERS_H
+#define TW_EXPORT_TRACKERS_H
+/*
+ * Export to trackers and viewers of traces: MLflow, TensorBoard, Perfetto, OpenTelemetry,
+ * OpenLineage. What the traces hold for them is read here (trackers_facts.c); what each of them
+ * wants to be told is Python's affair (python/twinrun/_export), since the libraries that write
+ * TensorBoard's files are.
+ */
+#include "front.h"
+
+#include "src/launch/run.h"
+
+#include <stdbool.h>
+#include <jansson.h>
+
+/* Where to. NULL: not there. */
+struct tw_trackers {
+    const char *mlflow, *experiment; /* URL of the server; NULL: the run's project */
+    const char *tensorboard;         /* folder, made when missing */
+    const char *perfetto;            /* file */
+    const char *otlp, *openlineage;  /* file, or URL that takes them by HTTP */
+    const char *python;              /* the interpreter that has tensorboard; NULL: of PATH */
+    bool replace;                    /* files that are there already */
+};
+
+/*
+ * Tells each of them of these runs; what was written is said by tw_front_line, what was not by
+ * tw_front_say. *broken: a trace could not be read whole, and that was said. TWIN_EIO: something
+ * was not written, and why was said; TWIN_EINTR, TWIN_ENOMEM, TWIN_ENOENT.
+ */
+int tw_export_trackers(struct twin_run *const *runs, size_t count, const struct tw_trackers *to,
+                       const struct tw_front *front, bool *broken, struct twin_error *err);
+
+/* What the traces of a run hold for trackers: curves, times of steps, collectives. NULL: no memory,
+ * or front stops it. What cannot be read is said, left out, and marked in the object. */
+json_t *tw_trackers_facts(const struct twin_run *run, const struct tw_front *front);
+
+#endif

@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""twinrun export to trackers, each read back by what its makers give: TensorBoard by tensorboard,
+OTLP by the protobuf classes, OpenLineage by its client, MLflow by its server and client (--full).
+
+The oracle is the job itself: what its losses are is computed here.
+"""
+
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+
+from conftest import FULL, alive
+from mlflow_stand_in import MlflowStandIn
+
+# The second loss has a name that no key of MLflow may be, and what JSON has no number for.
+JOB = """
+    import array, os, sys
+    import twinrun
+
+    other = os.path.exists("other")
+    for step in range(6):
+        twinrun.record("batch:x", array.array("d", [step]))
+        twinrun.record("loss:main", array.array("d", [1 / (step + 1)]))
+        odd = [float("nan"), float("inf"), 2.0, 3.0, 4.0, 5.0][step]
+        twinrun.record("loss:odd\\t<name>", array.array("d", [odd]))
+        twinrun.record("weight:w", array.array("d", [step + (other and step == 4)]))
+        twinrun.step()
+    open("other", "w").close()
+"""
+MAIN = [1 / (step + 1) for step in range(6)]
+
+
+def with_packages(variable, *modules):
+    python = os.environ.get(variable, sys.executable)
+    done = subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True)
+    if done.returncode != 0:
+        pytest.skip(f"no Python with {' and '.join(modules)} (name one in {variable})")
+    return python
+
+
+@pytest.fixture
+def trackers():
+    """A Python with what reads the exports back."""
+    return with_packages(
+        "TWINRUN_TRACKERS_PYTHON", "tensorboard", "opentelemetry.proto", "openlineage.client"
+    )
+
+
+@pytest.fixture
+def checked(twinrun, script, work):
+    """The home holds a check of two runs that part at step 4, on verified data."""
+    script("job.py", JOB)
+    script("data/x.txt", "something")
+    assert twinrun("snapshot", "data").rc == 0
+    done = twinrun("check", "--json", "-n", "2", "--data", "data", "--", sys.executable, "job.py")
+    assert done.rc == 1 and done.json["first"]["step"] == 4, done
+    return done.json
+
+
+def said_by(run, python, text, *args):
+    """What a small program prints as JSON."""
+    done = run([python, "-c", text, *args])
+    assert done.rc == 0, done
+    return done.json
+
+
+READ_EVENTS = """
+import glob, json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+found = {}
+for folder in sorted(glob.glob(sys.argv[1] + "/*")):
+    events = EventAccumulator(folder)
+    events.Reload()
+    found[folder] = {
+        "scalars": {t: [[e.step, e.value, e.wall_time] for e in events.Scalars(t)]
+                    for t in events.Tags()["scalars"]},
+        "texts": {t: events.Tensors(t)[0].tensor_proto.string_val[0].decode()
+                  for t in events.Tags()["tensors"]},
+    }
+print(json.dumps(found))
+"""
+
+
+def test_tensorboard(twinrun, checked, trackers, run, work):
+    argv = ("export", "last~1", "last", "--tensorboard", "tb", "--python", trackers)
+    done = twinrun(*argv)
+    assert done.rc == 0, done
+    found = said_by(run, trackers, READ_EVENTS, work / "tb")
+    assert sorted(os.path.basename(f) for f in found) == sorted(
+        os.path.basename(f) for f in checked["runs_dir"]
+    )
+    for read in found.values():
+        points = read["scalars"]["main"]
+        assert [p[0] for p in points] == list(range(6))
+        assert [p[1] for p in points] == pytest.approx(MAIN, rel=1e-6)  # f32
+        assert [p[2] for p in points] == sorted(p[2] for p in points)
+        assert abs(points[0][2] - time.time()) < 3600
+        odd = [p[1] for p in read["scalars"]["odd\\x09<name>"]]
+        assert math.isnan(odd[0]) and odd[1:] == [math.inf, 2, 3, 4, 5]
+        assert read["texts"]["run/twinrun.verdict"] == "differ"
+        assert read["texts"]["run/twinrun.first"].startswith("rank 0, step 4, optimizer/weight w")
+    before = {p: p.read_bytes() for p in work.glob("tb/*/*")}
+    assert twinrun(*argv).rc == 0
+    assert {p: p.read_bytes() for p in work.glob("tb/*/*")} == before and len(before) == 2
+
+
+def test_tensorboard_is_not_there(twinrun, checked, script, work):
+    """A Python without it: said, with what to do."""
+    script("hidden/tensorboard.py", "raise ImportError('hidden')\n")
+    done = twinrun(
+        "export", "last", "--tensorboard", "tb", "--python", sys.executable,
+        env={"PYTHONPATH": str(work / "hidden")},
+    )  # fmt: skip
+    assert done.rc == 2 and "pip install tensorboard" in done.err, done
+    assert not (work / "tb").exists()
+
+
+def test_perfetto(twinrun, checked, work):
+    """Against the Trace Event Format: which fields an event of each phase has."""
+    done = twinrun("export", "last~1", "last", "--perfetto", "t.json")
+    assert done.rc == 0, done
+    needs = {"M": {"args"}, "X": {"ts", "dur"}, "i": {"ts", "s"}, "C": {"ts", "args"}}
+    strict = json.loads((work / "t.json").read_text(), parse_constant=lambda c: 1 / 0)
+    events = strict["traceEvents"]
+    for e in events:
+        assert {"name", "ph", "pid", "tid"} | needs[e["ph"]] <= set(e), e
+        assert e.get("ts", 0) >= 0 and e.get("dur", 0) >= 0
+    processes = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert sorted(processes.values()) == sorted(
+        os.path.basename(f) + ", rank 0" for f in checked["runs_dir"]
+    )
+    for pid in processes:
+        steps = [e for e in events if e["pid"] == pid and e["ph"] == "X"]
+        assert [e["args"]["step"] for e in steps] == list(range(6))
+        for one, after in zip(steps, steps[1:]):
+            assert one["ts"] + one["dur"] <= after["ts"]
+        losses = [e["args"]["value"] for e in events if (e["pid"], e["name"]) == (pid, "main")]
+        assert losses == MAIN
+        (first,) = [e for e in events if e["pid"] == pid and e.get("cat") == "divergence"]
+        assert first["name"] == "first divergence: optimizer/weight w (origin)"
+        assert first["ts"] == steps[4]["ts"]
+
+    # A file that is there stays: the same one is done already, another one is refused.
+    assert twinrun("export", "last~1", "last", "--perfetto", "t.json").rc == 0
+    done = twinrun("export", "last", "--perfetto", "t.json")
+    assert done.rc == 2 and "--force replaces it" in done.err, done
+    assert json.loads((work / "t.json").read_text()) == strict
+    assert twinrun("export", "last", "--perfetto", "t.json", "--force").rc == 0
+    assert json.loads((work / "t.json").read_text()) != strict
+
+
+READ_OTLP = """
+import base64, json, sys
+from google.protobuf import json_format
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+def as_protobuf(x):  # OTLP writes ids in hex, where protobuf's JSON has base64
+    if isinstance(x, dict):
+        ids = ("traceId", "spanId", "parentSpanId")
+        return {k: base64.b64encode(bytes.fromhex(v)).decode() if k in ids else as_protobuf(v)
+                for k, v in x.items()}
+    return [as_protobuf(v) for v in x] if isinstance(x, list) else x
+
+data = json_format.ParseDict(as_protobuf(json.load(open(sys.argv[1]))), TracesData())
+print(json.dumps([[dict(trace=s.trace_id.hex(), id=s.span_id.hex(), parent=s.parent_span_id.hex(),
+    begin=s.start_time_unix_nano, end=s.end_time_unix_nano, status=s.status.code,
+    attributes={a.key: a.value.string_value or a.value.int_value for a in s.attributes},
+    events=[e.name for e in s.events])
+    for s in r.scope_spans[0].spans] for r in data.resource_spans]))
+"""
+
+
+def test_otlp(twinrun, checked, trackers, run, work):
+    assert twinrun("export", "last~1", "last", "--otlp", "o.json").rc == 0
+    found = said_by(run, trackers, READ_OTLP, work / "o.json")
+    assert len(found) == 2
+    for folder, spans in zip(checked["runs_dir"], found):
+        ident = json.loads(open(folder + "/run.json").read())["id"]
+        root, steps = spans[0], spans[1:]
+        assert root["trace"] == ident and root["parent"] == "" and root["status"] == 1
+        assert root["attributes"]["twinrun.verdict"] == "differ"
+        assert [s["attributes"]["twinrun.step"] for s in steps] == list(range(6))
+        assert {s["parent"] for s in steps} == {root["id"]}
+        assert len({s["id"] for s in spans}) == 7 and {s["trace"] for s in spans} == {ident}
+        assert all(root["begin"] <= s["begin"] <= s["end"] <= root["end"] for s in spans)
+        assert [s["events"] for s in steps] == [[]] * 4 + [["first divergence"]] + [[]]
+
+
+READ_LINEAGE = """
+import json, sys
+from openlineage.client import event_v2 as v2
+from openlineage.client.facet_v2 import dataset_version_dataset
+found = []
+for line in open(sys.argv[1]):
+    e = json.loads(line)
+    version = dataset_version_dataset.DatasetVersionDatasetFacet
+    def facets(d):
+        return {"version": version(datasetVersion=d["facets"]["version"]["datasetVersion"])}
+    made = v2.RunEvent(  # looks at times, ids and addresses
+        eventType=v2.RunState[e["eventType"]], eventTime=e["eventTime"], producer=e["producer"],
+        run=v2.Run(runId=e["run"]["runId"], facets=e["run"]["facets"]),
+        job=v2.Job(namespace=e["job"]["namespace"], name=e["job"]["name"]),
+        inputs=[v2.InputDataset(d["namespace"], d["name"], facets(d)) for d in e["inputs"]],
+        outputs=[v2.OutputDataset(d["namespace"], d["name"], facets(d)) for d in e["outputs"]])
+    # what the client would send names the same schemas
+    theirs = version(datasetVersion="1")
+    found.append(dict(e, schemas=[e["schemaURL"] == made.schemaURL,
+        all(d["facets"]["version"]["_schemaURL"] == theirs._schemaURL for d in e["inputs"])]))
+print(json.dumps(found))
+"""
+
+
+def test_openlineage(twinrun, checked, trackers, run, work):
+    assert twinrun("export", "last", "--openlineage", "l.json").rc == 0
+    begin, end = said_by(run, trackers, READ_LINEAGE, work / "l.json")
+    assert (begin["eventType"], end["eventType"]) == ("START", "COMPLETE")
+    assert begin["run"]["runId"] == end["run"]["runId"] and begin["job"] == end["job"]
+    assert begin["eventTime"] < end["eventTime"]
+    info = json.loads(open(checked["runs_dir"][-1] + "/run.json").read())
+    assert begin["run"]["runId"].replace("-", "") == info["id"]
+    for event in (begin, end):
+        assert event["schemas"] == [True, True], event
+        (data,) = event["inputs"]
+        assert data["name"] == str(work / "data")
+        assert data["facets"]["version"]["datasetVersion"] == info["data"][0]["root"]
+    assert end["run"]["facets"]["twinrun_run"]["twinrun.verdict"] == "differ"
+    assert str(work / "other") in [d["name"] for d in end["outputs"]] and begin["outputs"] == []
+
+
+def test_collector(twinrun, checked, mlflow, work):
+    """OTLP and OpenLineage by HTTP: what is sent is what the files hold."""
+    got = []
+    mlflow.trouble = lambda n, path: got.append(path) or (200, b"{}", {})
+    done = twinrun("export", "last", "--otlp", mlflow.url, "--openlineage", mlflow.url + "/x")
+    assert done.rc == 0 and got == ["/v1/traces", "/x", "/x"], done
+    mlflow.trouble = lambda n, path: (503, b"busy\x1b[2J", {})
+    done = twinrun("export", "last", "--otlp", mlflow.url)
+    assert done.rc == 2 and "HTTP 503" in done.err and "\x1b" not in done.err, done
+
+
+# ---- MLflow
+
+
+@pytest.fixture
+def mlflow():
+    server = MlflowStandIn()
+    yield server
+    server.close()
+
+
+def assert_told(runs, checked):
+    """What a server has of these runs: folder -> dict of tags, params, metrics, inputs, status."""
+    assert sorted(runs) == sorted(checked["runs_dir"])
+    for folder, run in runs.items():
+        info = json.loads(open(folder + "/run.json").read())
+        assert run["tags"]["twinrun.id"] == info["id"] and run["status"] == "FINISHED"
+        assert run["tags"]["twinrun.verdict"] == "differ" and run["name"] == os.path.basename(
+            folder
+        )
+        assert run["params"]["command"] == f"{sys.executable} job.py"
+        assert [(s, v) for s, _, v in run["metrics"]["main"]] == list(enumerate(MAIN))
+        start = info["start_realtime_ns"] // 10**6
+        assert all(start <= t <= start + 600_000 for _, t, _ in run["metrics"]["main"])
+        (odd,) = set(run["metrics"]) - {"main"}
+        values = [v for _, _, v in run["metrics"][odd]]
+        assert math.isnan(values[0]) and values[1] > 1e308 and values[2:] == [2, 3, 4, 5], values
+        root = info["data"][0]["root"]
+        assert run["inputs"] == {"data": root[:36]} and run["tags"]["twinrun.data.0"] == root
+        assert json.loads(run["verdict"])["runs_dir"] == checked["runs_dir"]
+
+
+def told_stand_in(server):
+    found = {}
+    for ident, run in server.runs.items():
+        place = f"{run['experiment']}/{ident}/artifacts/verdict.json"
+        found[run["tags"]["twinrun.folder"]] = {**run, "verdict": server.artifacts[place]}
+    assert len(found) == len(server.runs)  # none twice
+    return found
+
+
+def test_mlflow(twinrun, checked, mlflow):
+    argv = ("export", "last~1", "last", "--mlflow", mlflow.url)
+    done = twinrun(*argv, env={"MLFLOW_TRACKING_TOKEN": "secret"})
+    assert done.rc == 0 and "secret" not in done.out + done.err, done
+    assert set(mlflow.authorization) == {"Bearer secret"} and list(mlflow.experiments) == [
+        "twinrun"
+    ]
+    assert_told(told_stand_in(mlflow), checked)
+    before = mlflow.writes
+    done = twinrun(*argv)
+    assert done.rc == 0 and "is there already" in done.out + done.err, done
+    assert mlflow.writes == before
+    assert twinrun(*argv, "--experiment", "mine").rc == 0
+    assert list(mlflow.experiments) == ["twinrun", "mine"] and len(mlflow.runs) == 4
+
+
+CALLS = (
+    "experiments/create",
+    "runs/search",
+    "runs/create",
+    "runs/log-batch",
+    "runs/log-inputs",
+    "verdict.json",
+    "runs/update",
+    "runs/set-tag",
+)
+
+
+def test_mlflow_goes_away(twinrun, checked, mlflow):
+    """At each call, before or after the server has done it; exported again all is there, and
+    nothing twice.
+    """
+    argv = ("export", "last~1", "last", "--mlflow", mlflow.url)
+    for call in CALLS:
+        for how in ("close", "lose") if call != "experiments/create" else ("close",):
+            mlflow.trouble = lambda n, path, call=call, how=how: how if call in path else None
+            done = twinrun(*argv)
+            assert done.rc == 2 and "does not answer" in done.err, (call, how, done)
+            assert "Nothing is lost" in done.err
+    mlflow.trouble = lambda n, path: None
+    assert twinrun(*argv).rc == 0
+    assert_told(told_stand_in(mlflow), checked)
+
+
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        ((403, b'{"error_code":"PERMISSION_DENIED","message":"no"}', {}), "PERMISSION_DENIED no"),
+        ((200, b"<html>", {}), "an answer that is no JSON"),
+        ((302, b"", {"Location": "http://127.0.0.1:9/"}), "HTTP 302"),
+    ],
+    ids=["refused", "another server", "elsewhere"],
+)
+def test_mlflow_refuses(twinrun, checked, mlflow, answer, words):
+    mlflow.trouble = lambda n, path: answer
+    done = twinrun("export", "last", "--mlflow", mlflow.url)
+    assert done.rc == 2 and words in done.err, done
+
+
+def test_wrong_addresses(twinrun, checked):
+    for url, words in (
+        ("ftp://x", "expected a URL"),
+        ("http://me:pw@127.0.0.1:9", "no password in the URL"),
+    ):
+        done = twinrun("export", "last", "--mlflow", url)
+        assert done.rc == 2 and words in done.err, done
+
+
+READ_MLFLOW = """
+import json, sys, mlflow
+client = mlflow.MlflowClient(sys.argv[1])
+experiment = client.get_experiment_by_name("twinrun")
+found = []
+for run in client.search_runs([experiment.experiment_id]):
+    i = run.info.run_id
+    verdict = open(client.download_artifacts(i, "verdict.json", ".")).read()
+    found.append(dict(tags=run.data.tags, params=run.data.params, status=run.info.status,
+        name=run.info.run_name, verdict=verdict,
+        inputs={d.dataset.name: d.dataset.digest for d in run.inputs.dataset_inputs},
+        metrics={k: [[m.step, m.timestamp, m.value] for m in client.get_metric_history(i, k)]
+                 for k in run.data.metrics}))
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not FULL, reason="MLflow itself is 850 MB: with --full")
+def test_real_mlflow(twinrun, checked, start, run, tmp_path):
+    """The real server, read back by its own client; exported twice, nothing changes."""
+    python = with_packages("TWINRUN_MLFLOW_PYTHON", "mlflow")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    server = start(
+        [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", port, "--workers", "1",
+         "--backend-store-uri", "sqlite:///m.db", "--artifacts-destination", tmp_path / "kept"],
+        cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    for _ in range(1200):
+        assert alive(server.pid)
+        try:
+            urllib.request.urlopen(url + "/health", timeout=5)
+            break
+        except OSError:
+            time.sleep(0.1)
+    argv = ("export", "last~1", "last", "--mlflow", url)
+    assert twinrun(*argv).rc == 0
+    env = {"MLFLOW_TRACKING_URI": url}
+    read = run([python, "-c", READ_MLFLOW, url], env=env)
+    assert read.rc == 0, read
+    assert_told({r["tags"]["twinrun.folder"]: r for r in read.json}, checked)
+    done = twinrun(*argv)
+    assert done.rc == 0 and "is there already" in done.out + done.err, done
+    again = run([python, "-c", READ_MLFLOW, url], env=env)
+    key = lambda r: r["name"]  # noqa: E731
+    assert json.dumps(sorted(read.json, key=key)) == json.dumps(sorted(again.json, key=key))
