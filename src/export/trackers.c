@@ -23,7 +23,8 @@ static const double SILENCE_S = 300;
 /* What the Python half has said. */
 struct heard {
     const struct tw_front *front;
-    bool done; /* its last word: nothing is open */
+    const char *verb; /* which command asks */
+    bool done;        /* its last word: nothing is open */
 };
 
 static int take_line(void *user, char *line, struct twin_error *err)
@@ -37,7 +38,7 @@ static int take_line(void *user, char *line, struct twin_error *err)
     if (wrote)
         tw_front_line(h->front, "%s", wrote);
     if (said)
-        tw_front_say(h->front, "export: %s", said);
+        tw_front_say(h->front, "%s: %s", h->verb, said);
     if (progress)
         tw_front_progress(h->front, progress);
     h->done = h->done || json_is_true(json_object_get(j, "done"));
@@ -52,7 +53,7 @@ static char *program(struct twin_error *err)
     struct twin_parts parts;
     if (twin_parts_find(&parts, err) != 0)
         return NULL;
-    char *path = parts.python_dir ? tw_path_join(parts.python_dir, "twinrun/_export") : NULL;
+    char *path = parts.python_dir ? tw_path_join(parts.python_dir, "twinrun/_trackers") : NULL;
     if (!path || access(path, R_OK) != 0) {
         twin_error_set(err, TWIN_ENOENT,
                        "the Python half (package twinrun) was not found; install twinrun again");
@@ -107,17 +108,48 @@ static int run_program(char *python, char *folder, char *file, struct heard *h,
     return rc;
 }
 
+/* Hands a request to the Python half. Errors: as tw_export_trackers. */
+static int ask(const char *verb, const char *interpreter, const json_t *request,
+               const struct tw_front *front, struct twin_error *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    struct heard heard = {front, verb, false};
+    char *file = tw_printf("%s/twinrun-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    char *python = tw_find_python(interpreter), *folder = program(err);
+    int rc = folder ? 0 : TWIN_ENOENT;
+    if (rc == 0 && (!request || !file || !python))
+        rc = tw_no_memory(err, "for what is to be told");
+    if (rc == 0)
+        rc = write_request(file, request, err);
+    if (rc == 0) {
+        rc = run_program(python, folder, file, &heard, err);
+        unlink(file);
+    }
+    tw_free(file);
+    tw_free(python);
+    tw_free(folder);
+    return rc;
+}
+
+/* Could a trace not be read whole? */
+static bool any_broken(const json_t *list)
+{
+    bool broken = false;
+    size_t i, k;
+    json_t *run, *process;
+    json_array_foreach (list, i, run) {
+        broken = broken || json_array_size(json_object_get(run, "unread")) > 0;
+        json_array_foreach (json_object_get(run, "processes"), k, process)
+            broken = broken || json_is_true(json_object_get(process, "broken"));
+    }
+    return broken;
+}
+
 int tw_export_trackers(struct twin_run *const *runs, size_t count, const struct tw_trackers *to,
                        const struct tw_front *front, bool *broken, struct twin_error *err)
 {
-    const char *tmp = getenv("TMPDIR");
-    struct heard heard = {front, false};
     json_t *request = request_of(to), *list = json_array();
-    char *file = tw_printf("%s/twinrun-export-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    char *python = tw_find_python(to->python), *folder = program(err);
-    int rc = folder ? 0 : TWIN_ENOENT;
-    if (rc == 0 && (!request || !list || !file || !python))
-        rc = tw_no_memory(err, "for an export");
+    int rc = request && list ? 0 : tw_no_memory(err, "for an export");
     for (size_t i = 0; rc == 0 && i < count; i++) {
         json_t *facts = tw_trackers_facts(runs[i], front);
         if (!facts && tw_front_stops(front))
@@ -127,24 +159,24 @@ int tw_export_trackers(struct twin_run *const *runs, size_t count, const struct 
     }
     if (rc == 0 && json_object_set(request, "runs", list) != 0)
         rc = tw_no_memory(err, "for an export");
-    *broken = false;
-    size_t i, k;
-    json_t *run, *process;
-    json_array_foreach (list, i, run) {
-        *broken = *broken || json_array_size(json_object_get(run, "unread")) > 0;
-        json_array_foreach (json_object_get(run, "processes"), k, process)
-            *broken = *broken || json_is_true(json_object_get(process, "broken"));
-    }
+    *broken = any_broken(list);
     if (rc == 0)
-        rc = write_request(file, request, err);
-    if (rc == 0) {
-        rc = run_program(python, folder, file, &heard, err);
-        unlink(file);
-    }
+        rc = ask("export", to->python, request, front, err);
     json_decref(list);
     json_decref(request);
-    tw_free(file);
-    tw_free(python);
-    tw_free(folder);
+    return rc;
+}
+
+int tw_import_curves(const struct tw_curves_asked *a, const struct tw_front *front,
+                     struct twin_error *err)
+{
+    json_t *request = json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:b}", "from",
+                                a->from, "source", tw_json_bytes(a->source), "metric",
+                                tw_json_bytes(a->metric), "take", a->take, "step",
+                                tw_json_bytes(a->step), "run", tw_json_bytes(a->run), "experiment",
+                                tw_json_bytes(a->experiment), "filter", tw_json_bytes(a->filter),
+                                "out", tw_json_bytes(a->out), "replace", a->replace);
+    const int rc = ask("import", a->python, request, front, err);
+    json_decref(request);
     return rc;
 }

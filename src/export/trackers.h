@@ -4,7 +4,7 @@
 /*
  * Export to trackers and viewers of traces: MLflow, TensorBoard, Perfetto, OpenTelemetry,
  * OpenLineage. What the traces hold for them is read here (trackers_facts.c); what each of them
- * wants to be told is Python's affair (python/twinrun/_export), since the libraries that write
+ * wants to be told is Python's affair (python/twinrun/_trackers), since the libraries that write
  * TensorBoard's files are.
  */
 #include "front.h"
@@ -31,6 +31,24 @@ struct tw_trackers {
  */
 int tw_export_trackers(struct twin_run *const *runs, size_t count, const struct tw_trackers *to,
                        const struct tw_front *front, bool *broken, struct twin_error *err);
+
+/* Curves of runs that twinrun did not record. NULL: not said. */
+struct tw_curves_asked {
+    const char *from;                /* "csv", "tensorboard", "mlflow" */
+    const char *source;              /* file, folder, URL */
+    const char *metric;              /* column, tag, key */
+    const char *take;                /* "last", "min", "max": the value that stands for a run */
+    const char *step, *run;          /* csv: columns */
+    const char *experiment, *filter; /* mlflow */
+    const char *out;                 /* file that gets the curves (docs/import.md) */
+    const char *python;              /* as above */
+    bool replace;                    /* a file that is there already */
+};
+
+/* Reads them and writes the file; what is not known of these runs is said by tw_front_line.
+ * Errors: as above. */
+int tw_import_curves(const struct tw_curves_asked *a, const struct tw_front *front,
+                     struct twin_error *err);
 
 /* What the traces of a run hold for trackers: curves, times of steps, collectives. NULL: no memory,
  * or front stops it. What cannot be read is said, left out, and marked in the object. */

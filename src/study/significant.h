@@ -36,6 +36,7 @@ struct tw_set {
     size_t n;
     struct twin_run **run; /* one for each value; NULL: a file */
     char *configuration;   /* of the first run, or that it is not known */
+    char *imported;        /* what is known of values that `twinrun import` wrote; NULL: others */
     char **left_out;       /* "RUN: why" */
     size_t left_out_count;
 };

@@ -80,6 +80,7 @@ void tw_set_free(struct tw_set *s)
         tw_free(s->left_out[i]);
     tw_free(s->run);
     tw_free(s->configuration);
+    tw_free(s->imported);
     tw_free(s->left_out);
     tw_free(s->x);
     memset(s, 0, sizeof *s);
@@ -105,6 +106,18 @@ static int add_value(struct tw_set *s, double value, struct twin_run *r, struct 
     if (r)
         runs[s->n] = r;
     x[s->n++] = value;
+    return 0;
+}
+
+/* Leaves a run out, and keeps why. */
+static int leave_out(struct tw_set *s, const char *name, const char *why)
+{
+    char **list = tw_reallocarray(s->left_out, s->left_out_count + 1, sizeof *list);
+    if (list)
+        s->left_out = list;
+    if (!list || !(list[s->left_out_count] = tw_printf("%s: %s", name, why)))
+        return TWIN_ENOMEM;
+    s->left_out_count++;
     return 0;
 }
 
@@ -185,6 +198,63 @@ static int read_json(struct tw_set *s, const char *path, const char *text, size_
     return rc;
 }
 
+/* What `twinrun import` said of its runs, in a sentence. malloc'ed; NULL: no memory, or it is not
+ * such a file. */
+static char *imported_words(const json_t *file, const char *path)
+{
+    const char *metric = json_string_value(json_object_get(file, "metric"));
+    const char *take = json_string_value(json_object_get(file, "take"));
+    const char *source = json_string_value(json_object_get(file, "source"));
+    const json_t *unknown = json_object_get(file, "unknown");
+    struct tw_buf b = {0};
+    if (!metric || !take || !source)
+        return NULL;
+    tw_buf_print_safe(&b, "%s: %s %s of each run in %s, which twinrun did not record; not known: ",
+                      path, take, metric, source);
+    size_t i;
+    json_t *item;
+    json_array_foreach (unknown, i, item)
+        tw_buf_print_safe(&b, "%s%s", i ? ", " : "",
+                          json_is_string(item) ? json_string_value(item) : "?");
+    return tw_buf_steal(&b);
+}
+
+/* Curves that `twinrun import` wrote: the value of each run, and why others have none. */
+static int read_curves(struct tw_set *s, const char *path, const char *text, size_t bytes,
+                       struct twin_error *err)
+{
+    json_error_t e;
+    json_t *file = tw_json_load(text, bytes, JSON_REJECT_DUPLICATES, &e), *run;
+    const json_t *runs = json_object_get(file, "runs");
+    const char *schema = json_string_value(json_object_get(file, "schema"));
+    size_t i;
+    int rc = 0;
+    if (schema && strcmp(schema, "twinrun.curves/1") == 0 && json_is_array(runs))
+        s->imported = imported_words(file, path);
+    if (!s->imported)
+        rc = twin_error_set(err, TWIN_EFORMAT,
+                            "%s: expected a list of numbers, or curves that `twinrun import` wrote "
+                            "(schema twinrun.curves/1)",
+                            path);
+    json_array_foreach (runs, i, run) {
+        const char *name = json_string_value(json_object_get(run, "name"));
+        const char *why = json_string_value(json_object_get(run, "left_out"));
+        const json_t *value = json_object_get(run, "value");
+        if (rc != 0)
+            break;
+        if (why && name)
+            rc = leave_out(s, name, why) ? tw_no_memory(err, "for a set of runs") : 0;
+        else if (json_is_number(value))
+            rc = add_value(s, json_number_value(value), NULL, err);
+        else
+            rc = twin_error_set(err, TWIN_EFORMAT,
+                                "%s: run %zu: expected a value, or why it was left out", path,
+                                i + 1);
+    }
+    json_decref(file);
+    return rc;
+}
+
 /* One field of a line of CSV; quotes around it are taken off (none of ours has a quote or newline
  * inside). */
 static const char *csv_field(const char *line, size_t n, size_t column, size_t *length)
@@ -252,6 +322,8 @@ static int read_values(struct tw_set *s, const char *path, const char *column,
         rc = read_csv(s, path, column, text, err);
     else if (rc == 0 && text[strspn(text, " \t\r\n")] == '[')
         rc = read_json(s, path, text, n, err);
+    else if (rc == 0 && text[strspn(text, " \t\r\n")] == '{')
+        rc = read_curves(s, path, text, n, err);
     else if (rc == 0)
         rc = read_text(s, path, text, err);
     tw_free(text);
@@ -259,18 +331,6 @@ static int read_values(struct tw_set *s, const char *path, const char *column,
 }
 
 /* ---- runs */
-
-/* Leaves a run out, and keeps why. */
-static int leave_out(struct tw_set *s, const struct twin_run *r, const char *why)
-{
-    char **list = tw_reallocarray(s->left_out, s->left_out_count + 1, sizeof *list);
-    if (list)
-        s->left_out = list;
-    if (!list || !(list[s->left_out_count] = tw_printf("%s: %s", tw_base_name(r->dir), why)))
-        return TWIN_ENOMEM;
-    s->left_out_count++;
-    return 0;
-}
 
 /* Of one trace while it is walked. */
 struct last_loss {
@@ -380,7 +440,7 @@ int tw_set_add_run(struct tw_set *s, const struct tw_measure *m, struct twin_run
     assert(why || isfinite(value));
     if (!why)
         return add_value(s, value, r, err);
-    int rc = leave_out(s, r, why);
+    int rc = leave_out(s, tw_base_name(r->dir), why);
     twin_run_free(r);
     return rc ? tw_no_memory(err, "for a set of runs") : 0;
 }
@@ -468,6 +528,8 @@ int tw_set_read(const char *operand, const char *home, const struct tw_measure *
 /* Of the set's first run, and the commands where the others have other ones. malloc'ed. */
 static char *configuration_of(const struct tw_set *set)
 {
+    if (set->imported)
+        return tw_strdup(set->imported);
     if (!set->run) /* every figure carries its configuration, or that it has none */
         return tw_printf("from %s, which does not say how they were measured", set->operand);
     char *first = tw_configuration(set->run[0]);

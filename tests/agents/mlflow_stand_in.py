@@ -101,14 +101,22 @@ class MlflowStandIn:
         self.experiments[name] = str(len(self.experiments) + 1)
         return {"experiment_id": self.experiments[name]}
 
-    def POST_runs_search(self, experiment_ids, filter, max_results, run_view_type):
-        ident = re.fullmatch(r"tags\.`twinrun\.id` = '(\w+)'", filter)[1]
+    def POST_runs_search(
+        self, experiment_ids, filter, max_results, run_view_type, order_by=(), page_token="0"
+    ):
+        """By twinrun.id, or all in pages of two."""
+        wanted = re.fullmatch(r"tags\.`twinrun\.id` = '(\w+)'", filter)
+        if filter and not wanted:
+            raise Refusal(400, "INVALID_PARAMETER_VALUE", "Invalid clause(s) in filter string")
         found = [
             self._shown(key)
             for key, run in self.runs.items()
-            if run["experiment"] in experiment_ids and run["tags"].get("twinrun.id") == ident
+            if run["experiment"] in experiment_ids
+            and (not wanted or run["tags"].get("twinrun.id") == wanted[1])
         ]
-        return {"runs": found} if found else {}
+        at = int(page_token)
+        more = {"next_page_token": str(at + 2)} if at + 2 < len(found) else {}
+        return {"runs": found[at : at + 2], **more} if found else {}
 
     def _shown(self, ident):
         run = self.runs[ident]
@@ -118,21 +126,26 @@ class MlflowStandIn:
             "tags": [{"key": k, "value": v} for k, v in run["tags"].items()],
             "metrics": [{"key": k} for k in run["metrics"]],
         }
-        return {"info": {"run_id": ident, "artifact_uri": uri}, "data": data}
+        info = {"run_id": ident, "artifact_uri": uri, "status": run["status"]}
+        return {"info": {**info, "run_name": run["name"]}, "data": data}
 
     def POST_runs_create(self, experiment_id, start_time, run_name, tags):
         assert isinstance(start_time, int) and experiment_id in self.experiments.values()
+        return {"run": self._shown(self.add(experiment_id, run_name, tags))}
+
+    def add(self, experiment, name, tags=(), metrics=None, status="RUNNING"):
+        """A run; metrics: key -> [(step, milliseconds, value)]. Its id."""
         ident = "%032x" % (len(self.runs) + 1)
         self.runs[ident] = {
-            "experiment": experiment_id,
-            "name": run_name,
+            "experiment": experiment,
+            "name": name,
             "params": {},
             "tags": {t["key"]: t["value"] for t in tags},
-            "metrics": {},
+            "metrics": metrics or {},
             "inputs": {},
-            "status": "RUNNING",
+            "status": status,
         }
-        return {"run": self._shown(ident)}
+        return ident
 
     def POST_runs_log_batch(self, run_id, metrics=(), params=(), tags=()):
         run = self.runs[run_id]

@@ -371,7 +371,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.skipif(not FULL, reason="MLflow itself is 850 MB: with --full")
-def test_real_mlflow(twinrun, checked, start, run, tmp_path):
+def test_real_mlflow(twinrun, checked, start, run, tmp_path, work):
     """The real server, read back by its own client; exported twice, nothing changes."""
     python = with_packages("TWINRUN_MLFLOW_PYTHON", "mlflow")
     with socket.socket() as s:
@@ -399,5 +399,12 @@ def test_real_mlflow(twinrun, checked, start, run, tmp_path):
     done = twinrun(*argv)
     assert done.rc == 0 and "is there already" in done.out + done.err, done
     again = run([python, "-c", READ_MLFLOW, url], env=env)
+    # and its runs come back as curves
+    done = twinrun(
+        "import", "--mlflow", url, "--experiment", "twinrun", "-m", "main", "-o", "c.json"
+    )
+    assert done.rc == 0, done
+    curves = json.loads((work / "c.json").read_text())
+    assert [r["points"] for r in curves["runs"]] == [[[i, v] for i, v in enumerate(MAIN)]] * 2
     key = lambda r: r["name"]  # noqa: E731
     assert json.dumps(sorted(read.json, key=key)) == json.dumps(sorted(again.json, key=key))

@@ -361,6 +361,13 @@ CASES = {
         (["last~1", "--mlflow", ALL, "--experiment", BYTES], None, []),
         (["last~1", "--tensorboard", b"t " + NAME, "--python", b"./" + NAME], None, []),
     ],
+    "import": [
+        (["--csv", b"./" + NAME, "--metric", ALL, "--force", "-o", b"c " + NAME], None, []),
+        (["--csv", "x.csv", "--metric", ALL, "--run-column", BYTES, "-o", "c"], None, []),
+        (["--tensorboard", b"t " + NAME, "-m", ALL, "-o", "c", "-p", b"./" + NAME], None, []),
+        (["--mlflow", ALL, "-m", ALL, "--filter", BYTES, "-o", "c"], None, []),
+        (["--csv", "x.csv", "-m", "x", "--take", ALL, "-o", "c"], None, []),
+    ],
     "factors": [([], "job", [["--json"]])],
     "ops": [
         (["--python", b"./" + NAME], None, [["--json"]]),

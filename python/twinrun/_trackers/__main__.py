@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python half of `twinrun export` to trackers: python _export FILE.
+"""The Python half of `twinrun export` to trackers and of `twinrun import`: python _trackers FILE.
 
-FILE holds where to, and what the traces hold (src/export/trackers.c). Prints a line of JSON for
-whatever is to be said. The exit code is 0 where all was written, else 1.
+FILE holds where to, and what the traces hold (src/export/trackers.c), or where from. Prints a line
+of JSON for whatever is to be said. The exit code is 0 where all was written, else 1.
 """
 
 import json
 import sys
 
 import common
+import curves
 import runs
 import to_mlflow
 import to_openlineage
@@ -32,6 +33,24 @@ def tell(**words):
 def main():
     with open(sys.argv[1], encoding="utf-8") as f:
         request = json.load(f)
+    failed = import_curves(request) if "from" in request else export(request)
+    tell(done=True)
+    return 1 if failed else 0
+
+
+def import_curves(request):
+    try:
+        curves.run(request, lambda text: tell(wrote=text))
+    except common.Trouble as error:
+        tell(said=str(error))
+        return True
+    except UNLIKE as error:
+        tell(said="%s gave what it should not: %r" % (request["from"], error))
+        return True
+    return False
+
+
+def export(request):
     targets = (
         ("tensorboard", to_tensorboard.write),
         ("perfetto", to_perfetto.write),
@@ -60,8 +79,7 @@ def main():
         except UNLIKE as error:
             tell(said="%s: nothing was written: a file of a run is not ours: %r" % (name, error))
             failed = True
-    tell(done=True)
-    return 1 if failed else 0
+    return failed
 
 
 if __name__ == "__main__":

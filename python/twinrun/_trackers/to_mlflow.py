@@ -89,17 +89,24 @@ class Server:
         return (found.get("runs") or [None])[0]
 
     def history(self, ident, key):
-        """What it has of one metric: a set of (step, milliseconds, value)."""
-        points, page = set(), {}
+        """What it has of one metric, as the server's objects."""
+        page = {}
         while True:
             found = self.get(
                 "metrics/get-history", run_id=ident, metric_key=key, max_results=PAGE, **page
             )
-            for m in found.get("metrics") or []:
-                points.add((int(m.get("step", 0)), int(m["timestamp"]), _seen(m["value"])))
+            yield from found.get("metrics") or []
             if not found.get("next_page_token"):
-                return points
+                return
             page = {"page_token": found["next_page_token"]}
+
+    def points(self, ident, key):
+        """The same by step, then by time: [(step, value)]."""
+        found = [
+            (int(m.get("step", 0)), int(m["timestamp"]), float(m["value"]))
+            for m in self.history(ident, key)
+        ]
+        return [(step, value) for step, _, value in sorted(found, key=lambda p: p[:2])]
 
 
 def _seen(value):
@@ -185,7 +192,10 @@ def _write_run(server, experiment, run):
     known = {m["key"] for m in there["data"].get("metrics") or []}
     new = []
     for key, points in metrics.items():
-        history = server.history(ident, key) if key in known else ()
+        history = {
+            (int(m.get("step", 0)), int(m["timestamp"]), _seen(m["value"]))
+            for m in (server.history(ident, key) if key in known else ())
+        }
         new += [
             {"key": key, "value": _number(v), "timestamp": ms, "step": step}
             for step, ms, v in points

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""twinrun import: curves that other tools wrote, and what `significant` makes of them. What stands
+in them is known here, where they are written.
+"""
+
+import json
+
+import pytest
+
+from mlflow_stand_in import MlflowStandIn
+from test_trackers import with_packages
+
+LAST = {"a": [1.0, 1.1, 1.05, 1.02], "b": [2.0, 2.1, 2.05, 2.02]}
+
+
+def curves(work, name="c.json"):
+    found = json.loads((work / name).read_text(), parse_constant=lambda c: 1 / 0)
+    return found, {r["name"]: r for r in found["runs"]}
+
+
+def csv_text(values):
+    """A value 3.0 at step 0 of each run, lines of the runs mixed, and what is left out."""
+    first = "".join(f"r{i},0,3.0,\n" for i in range(len(values)))
+    last = "".join(f"r{i},7,{v},x\n" for i, v in reversed(list(enumerate(values))))
+    return f"run,step,val/loss,other\n{first}{last}bad,1,0.5,\nbad,2,nan,\nnone,1,,\n"
+
+
+def test_csv(twinrun, script, work):
+    """From two CSV files to an answer that says what is not known."""
+    for arm, values in LAST.items():
+        script(f"{arm}.csv", csv_text(values))
+        done = twinrun(
+            "import", "--csv", f"{arm}.csv", "-m", "val/loss", "--run-column", "run",
+            "--step-column", "step", "-o", f"{arm}.json",
+        )  # fmt: skip
+        assert done.rc == 0, done
+        found, runs = curves(work, f"{arm}.json")
+        assert [runs[f"r{i}"]["value"] for i in range(4)] == values
+        assert runs["r2"]["points"] == [[0, 3.0], [7, values[2]]]
+        assert runs["bad"]["value"] is None and "this run diverged" in runs["bad"]["left_out"]
+        assert runs["bad"]["points"] == [[1, 0.5], [2, "nan"]]
+        assert "no value" in runs["none"]["left_out"] and len(runs) == 6
+        assert (
+            "code and its version" in found["unknown"] and "how the runs ended" in found["unknown"]
+        )
+    done = twinrun("significant", "--json", "a.json", "b.json")
+    assert done.rc == 1 and done.json["answer"] == "real" and done.json["effect"] == 1.0, done
+    assert done.json["a"]["values"] == LAST["a"] and len(done.json["a"]["left_out"]) == 2
+    about = done.json["a"]["configuration"]
+    assert "which twinrun did not record" in about and "seeds" in about, about
+    said = twinrun("significant", "a.json", "a.json").out
+    assert "left out: bad: its last value is NaN" in said and "NOT SHOWN" in said
+
+    # min and max; the same again; other contents
+    argv = ("import", "--csv", "a.csv", "-m", "val/loss", "--run-column", "run", "-o", "m.json")
+    assert twinrun(*argv, "--take", "max").rc == 0
+    _, runs = curves(work, "m.json")
+    assert [runs[f"r{i}"]["value"] for i in range(4)] == [3.0] * 4
+    assert "NaN" in runs["bad"]["left_out"]
+    assert twinrun(*argv, "--take", "max").rc == 0
+    done = twinrun(*argv, "--take", "min")
+    assert done.rc == 2 and "--force replaces it" in done.err, done
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("step,x\n", "expected a column loss in its first line, found step, x"),
+        ("", "found nothing"),
+        ("loss\n1\nspam\n", "line 3: expected a number, found 'spam'"),
+        ('loss\n"1\n', "expected CSV in UTF-8"),
+        ("loss\n", "expected runs with loss, found none"),
+    ],
+)
+def test_csv_that_is_none(twinrun, script, work, text, words):
+    script("x.csv", text)
+    done = twinrun("import", "--csv", "x.csv", "-m", "loss", "-o", "c.json")
+    assert done.rc == 2 and words in done.err and not (work / "c.json").exists(), done
+
+
+WRITE_EVENTS = """
+import sys
+from tensorboard.compat.proto import event_pb2, summary_pb2
+from tensorboard.compat.proto.types_pb2 import DT_FLOAT
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+def write(folder, make):
+    writer = EventFileWriter(folder)
+    for step in range(20000):
+        if step % 4 == 0:
+            value = summary_pb2.Summary(value=[make(step)])
+            writer.add_event(event_pb2.Event(step=step, wall_time=1e9 + step, summary=value))
+    writer.close()
+
+Value = summary_pb2.Summary.Value
+write(sys.argv[1] + "/old", lambda s: Value(tag="loss", simple_value=s / 4))
+about = summary_pb2.SummaryMetadata(
+    plugin_data=summary_pb2.SummaryMetadata.PluginData(plugin_name="scalars"))
+write(sys.argv[1] + "/deep/new", lambda s: Value(tag="loss", metadata=about,
+    tensor=TensorProto(dtype=DT_FLOAT, float_val=[s / 2])))
+write(sys.argv[1] + "/other", lambda s: Value(tag="accuracy", simple_value=1.0))
+"""
+
+
+def test_tensorboard(twinrun, run, work):
+    """Both forms of scalars, every point of them; a run without this one is named."""
+    python = with_packages("TWINRUN_TRACKERS_PYTHON", "tensorboard")
+    done = run([python, "-c", WRITE_EVENTS, work / "logs"])
+    assert done.rc == 0, done
+    done = twinrun("import", "--tensorboard", "logs", "-m", "loss", "-o", "c.json", "-p", python)
+    assert done.rc == 0 and "no value of this metric" in done.out + done.err, done
+    _, runs = curves(work)
+    assert sorted(runs) == ["deep/new", "old", "other"] and runs["other"]["value"] is None
+    assert runs["old"]["points"] == [[s, s / 4] for s in range(0, 20000, 4)]
+    assert runs["deep/new"]["points"] == [[s, s / 2] for s in range(0, 20000, 4)]
+    assert runs["old"]["value"] == 4999.0
+
+
+def test_mlflow(twinrun, work):
+    """Pages of runs and of points; runs that failed are left out; a server that says no."""
+    server = MlflowStandIn()
+    try:
+        server.experiments["mine"] = "1"
+        for i in range(5):
+            points = [(step, 1000 * (9 - step), step + i / 8) for step in (2, 0, 3, 1)]
+            status = "FAILED" if i == 3 else "FINISHED"
+            server.add("1", f"run {i}", metrics={"loss": points}, status=status)
+        argv = ("import", "--mlflow", server.url, "-m", "loss", "-o", "c.json")
+        done = twinrun(*argv, "--experiment", "mine")
+        assert done.rc == 0 and "run 3: it ended as FAILED" in done.out + done.err, done
+        found, runs = curves(work)
+        assert [runs[f"run {i}"]["value"] for i in range(5)] == [3, 3.125, 3.25, None, 3.5]
+        assert runs["run 1"]["points"] == [[s, s + 1 / 8] for s in range(4)]
+        assert "how the runs ended" not in found["unknown"] and server.writes == 0
+        done = twinrun(*argv, "--experiment", "mine", "--filter", "nonsense", "--force")
+        assert done.rc == 2 and "Invalid clause" in done.err, done
+        done = twinrun(*argv, "--experiment", "other", "--force")
+        assert done.rc == 2 and "RESOURCE_DOES_NOT_EXIST" in done.err, done
+        assert curves(work)[0] == found
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"schema": "twinrun.curves/2", "runs": []}', "{}", '{"schema": "twinrun.curves/1"}',
+     '{"schema": "twinrun.curves/1", "metric": "x", "take": "last", "source": "s",'
+     ' "runs": [{"name": "a", "value": "1"}]}', "{nonsense"],
+)  # fmt: skip
+def test_significant_refuses_others(twinrun, script, text):
+    script("x.json", text)
+    script("y.txt", "1 2 3")
+    done = twinrun("significant", "x.json", "y.txt")
+    assert done.rc == 2 and "x.json: " in done.err and "expected" in done.err, done
