@@ -14,6 +14,7 @@
 
 #include "base.h"
 #include "export.h"
+#include "trackers.h"
 #include "synth.h"
 
 static struct twin_run *run;
@@ -108,10 +109,39 @@ static void not_unasked(void **state)
     assert_true(export(NULL, true, &err) < 0);
 }
 
+/* What trackers are told of a run: all of it, or nothing for lack of memory. */
+static void facts_without_memory(void **state)
+{
+    (void)state;
+    json_t *whole = tw_trackers_facts(run, NULL);
+    assert_non_null(whole);
+    const json_t *process = json_array_get(json_object_get(whole, "processes"), 0);
+    assert_true(json_array_size(json_object_get(process, "steps")) > 0);
+    for (int forever = 0; forever < 2; forever++) {
+        json_t *facts = NULL;
+        for (uint64_t n = 1; !facts; n++) {
+            const uint64_t before = tw_alloc_count();
+            tw_alloc_fail_at(n, forever);
+            facts = tw_trackers_facts(run, NULL);
+            tw_alloc_fail_at(0, false);
+            if (facts) {
+                assert_true(json_equal(facts, whole));
+                assert_true(tw_alloc_count() - before < n);
+            }
+            assert_true(n < 100000);
+        }
+        json_decref(facts);
+    }
+    const struct tw_front front = {.stop = at_once};
+    assert_null(tw_trackers_facts(run, &front));
+    json_decref(whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_memory),
+        cmocka_unit_test(facts_without_memory),
         cmocka_unit_test(interrupted),
         cmocka_unit_test(not_unasked),
     };
