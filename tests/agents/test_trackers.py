@@ -193,6 +193,38 @@ def test_otlp(twinrun, checked, trackers, run, work):
         assert [s["events"] for s in steps] == [[]] * 4 + [["first divergence"]] + [[]]
 
 
+def test_who_diverged(twinrun, script, work):
+    """Of four runs the second agrees with the first, and the fourth leaves it later than the third,
+    which the verdict names: neither is said to have diverged there.
+    """
+    script(
+        "job.py",
+        """
+        import array, os, twinrun
+
+        turn = int(open("turn").read()) if os.path.exists("turn") else 0
+        open("turn", "w").write(str(turn + 1))
+        for step in range(4):
+            other = step >= {2: 1, 3: 3}.get(turn, 9)
+            twinrun.record("batch:x", array.array("d", [step]))
+            twinrun.record("weight:w", array.array("d", [step + other * turn]))
+            twinrun.step()
+        """,
+    )
+    done = twinrun(
+        "check", "--all", "-n", "4", "--ignore", "file:*", "--", sys.executable, "job.py"
+    )
+    assert done.rc == 1 and "step 1 · rank 0 · optimizer · weight w" in done.out, done
+    runs = [f"last~{n}" for n in (3, 2, 1)] + ["last"]
+    assert twinrun("export", *runs, "--otlp", "o.json").rc == 0
+    spans = [
+        r["scopeSpans"][0]["spans"]
+        for r in json.loads((work / "o.json").read_text())["resourceSpans"]
+    ]
+    marked = [[i for i, s in enumerate(of_run[1:]) if s["events"]] for of_run in spans]
+    assert marked == [[1], [], [1], []], marked
+
+
 READ_LINEAGE = """
 import json, sys
 from openlineage.client import event_v2 as v2

@@ -98,14 +98,16 @@ class Run:
 
     def first_difference(self):
         """(rank, step in this run, words) of what its verdict names first, or None. Nothing for a
-        run of a check of which another one diverged.
+        run that agrees with the first one, or that left it at another step than the one named.
         """
         first = self.verdict.get("first") or {}
         if not first or not isinstance(first.get("step"), int):
             return None
-        parts = [c for c in self.verdict.get("classes") or [] if self.place in c.get("runs", [])]
-        if self.place and parts and 0 in parts[0].get("runs", []):
-            return None
+        for c in self.verdict.get("classes") or [] if self.place else ():
+            if self.place in c["runs"] and 0 in c["runs"]:
+                return None
+            if self.place in c["runs"] and c["parts_at_step"] not in (None, first["step"]):
+                return None
         detail = first.get("detail") or {}
         step = first["step"] if not self.place else detail.get("step_b", first["step"])
         what = "%s/%s %s" % (first.get("phase"), first.get("kind"), text(first.get("name")))
