@@ -198,22 +198,28 @@ static int read_json(struct tw_set *s, const char *path, const char *text, size_
     return rc;
 }
 
-/* What `twinrun import` said of its runs, in a sentence. malloc'ed; NULL: no memory, or it is not
- * such a file. */
+/* Is it a file that `twinrun import` wrote? */
+static bool is_curves(const json_t *file)
+{
+    const char *schema = json_string_value(json_object_get(file, "schema"));
+    return schema && strcmp(schema, "twinrun.curves/1") == 0 &&
+           json_is_array(json_object_get(file, "runs")) &&
+           json_is_string(json_object_get(file, "metric")) &&
+           json_is_string(json_object_get(file, "take")) &&
+           json_is_string(json_object_get(file, "source"));
+}
+
+/* What that says of its runs, in a sentence. malloc'ed; NULL: no memory. */
 static char *imported_words(const json_t *file, const char *path)
 {
-    const char *metric = json_string_value(json_object_get(file, "metric"));
-    const char *take = json_string_value(json_object_get(file, "take"));
-    const char *source = json_string_value(json_object_get(file, "source"));
-    const json_t *unknown = json_object_get(file, "unknown");
     struct tw_buf b = {0};
-    if (!metric || !take || !source)
-        return NULL;
     tw_buf_print_safe(&b, "%s: %s %s of each run in %s, which twinrun did not record; not known: ",
-                      path, take, metric, source);
+                      path, json_string_value(json_object_get(file, "take")),
+                      json_string_value(json_object_get(file, "metric")),
+                      json_string_value(json_object_get(file, "source")));
     size_t i;
     json_t *item;
-    json_array_foreach (unknown, i, item)
+    json_array_foreach (json_object_get(file, "unknown"), i, item)
         tw_buf_print_safe(&b, "%s%s", i ? ", " : "",
                           json_is_string(item) ? json_string_value(item) : "?");
     return tw_buf_steal(&b);
@@ -226,16 +232,15 @@ static int read_curves(struct tw_set *s, const char *path, const char *text, siz
     json_error_t e;
     json_t *file = tw_json_load(text, bytes, JSON_REJECT_DUPLICATES, &e), *run;
     const json_t *runs = json_object_get(file, "runs");
-    const char *schema = json_string_value(json_object_get(file, "schema"));
     size_t i;
     int rc = 0;
-    if (schema && strcmp(schema, "twinrun.curves/1") == 0 && json_is_array(runs))
-        s->imported = imported_words(file, path);
-    if (!s->imported)
+    if (!is_curves(file))
         rc = twin_error_set(err, TWIN_EFORMAT,
                             "%s: expected a list of numbers, or curves that `twinrun import` wrote "
                             "(schema twinrun.curves/1)",
                             path);
+    else if (!(s->imported = imported_words(file, path)))
+        rc = tw_no_memory(err, "for what a file says");
     json_array_foreach (runs, i, run) {
         const char *name = json_string_value(json_object_get(run, "name"));
         const char *why = json_string_value(json_object_get(run, "left_out"));
