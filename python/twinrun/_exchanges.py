@@ -24,24 +24,40 @@ EVERY = {
     "MPI_Ireduce_scatter", "MPI_Reduce_scatter_block", "MPI_Ireduce_scatter_block", "all_reduce",
     "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor",
 }  # fmt: skip
-TO_ROOT, ONE_RECORD = {"MPI_Reduce", "MPI_Gather", "MPI_Gatherv"}, {"MPI_Bcast"}
-FROM_ROOT = {"MPI_Scatter", "MPI_Scatterv"}
+TO_ROOT = {"MPI_Reduce", "MPI_Gather", "MPI_Gatherv", "reduce", "gather"}
+ONE_RECORD, FROM_ROOT = {"MPI_Bcast", "broadcast"}, {"MPI_Scatter", "MPI_Scatterv", "scatter"}
 
 # match: what is equal for who gives and who takes; sure: it is this call, and no other under way
 Exchange = namedtuple("Exchange", "row match sure")
 
 
+def members(steps, scope):
+    """The ranks of a group of torch.distributed, as this process noted them; None: it had several
+    groups of that name.
+    """
+    notes = {v for k, v in steps.trace.notes if k == b"group"}
+    said = {v.split(b" ", 1)[1] for v in notes if v.startswith(scope.encode() + b" ")}
+    return None if len(said) > 1 else b"".join(said).decode("ascii", "replace")
+
+
 def exchanges(steps):
     """{(step, seq): Exchange} of one trace, as far as they are followed."""
     rank, counts, calls, opened, found, threads = steps.info.rank, {}, {}, {}, {}, set()
+    beside = any(k == b"exchange.unseen" for k, _ in steps.trace.notes)
     for step in sorted(steps.rows):
         for r in steps.rows[step]:
             phase, kind, name, scope = r.key[:4]
             if phase != COLLECTIVE or KINDS[kind] == "order":
                 continue
             threads.add(r.thread)
+            group, with_root = "", r.op.startswith("root ")
             if not name.startswith("MPI_"):
                 scope = scope or "0"
+                group = "" if scope == "0" else members(steps, scope)
+                if group is None:
+                    continue
+            else:
+                with_root = True
             shared = scope.startswith("MPI_COMM_WORLD") or not name.startswith("MPI_")
             if not shared or "/group " in scope or "/bridge " in scope or kind not in (IN, OUT):
                 continue
@@ -56,18 +72,24 @@ def exchanges(steps):
                     "message",
                     *((rank, other) if way == "to" else (other, rank)),
                     tag,
+                    group,
                     scope,
                 )
                 n = counts[channel, kind] = counts.get((channel, kind), 0) + 1
             else:
-                channel = ("call", base, scope)
+                channel = ("call", base, group, scope)
+                if base not in EVERY and not with_root:
+                    continue
+                beside |= base not in EVERY and r.op.endswith(", beside others")
                 if base in EVERY:
                     n = counts[channel, kind] = counts.get((channel, kind), 0) + new
                     sure = kind == IN or n == counts.get((channel, IN), 0)
                 elif base in TO_ROOT:
                     n = counts[channel, IN] = counts.get((channel, IN), 0) + (kind == IN and new)
                 elif base in ONE_RECORD | FROM_ROOT:
-                    goes_on = base in FROM_ROOT and kind == OUT and opened.get(channel)
+                    goes_on = base in FROM_ROOT and (
+                        opened.get(channel) if kind == OUT else not new
+                    )
                     n = calls[channel] = calls.get(channel, 0) + (not goes_on)
                     opened[channel] = kind == IN
                 else:
@@ -76,6 +98,7 @@ def exchanges(steps):
     whole = not steps.info.dropped and not steps.info.lost and not steps.faults
     need(whole, "records of %s are missing: they cannot be counted", steps.trace.name)
     need(len(threads) <= 1, "several threads of %s exchange messages", steps.trace.name)
+    need(not beside, "calls of %s were not seen, or ran beside each other", steps.trace.name)
     return found
 
 
@@ -194,7 +217,11 @@ class Exchanges:
     def carried_by_call(self, ranks, more, source, n, by, scope):
         self.taken_alike(source, n, by, scope, ranks, more, False)
 
-    @form(r"carried to rank (\d+) by message " + NUMBER + r" from rank (\d+), (tag .*), on (.*)")
+    @form(
+        r"carried to rank (\d+) by message "
+        + NUMBER
+        + r" from rank (\d+), (tag .*), on (?:group )?(.*)"
+    )
     def carried_by_message(self, rank, n, source, by, scope):
         c = self.carriers().get(int(rank))
         need(c is not None and c["message"], "no message is known to have brought it")

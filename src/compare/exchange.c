@@ -64,6 +64,10 @@ static const struct {
     {"all_gather_into_tensor", ALL},
     {"reduce_scatter", ALL},
     {"reduce_scatter_tensor", ALL},
+    {"reduce", TO_ROOT},
+    {"gather", TO_ROOT},
+    {"broadcast", BROADCAST},
+    {"scatter", SCATTER},
 };
 
 /* ---- names */
@@ -92,6 +96,7 @@ struct known {
     uint32_t channel, op;
     uint8_t kind;
     bool looked_at, first_part, exchange;
+    bool beside; /* a call with a root while others of its function were under way */
 };
 
 /* How often a process has used a channel so far. */
@@ -173,7 +178,8 @@ static uint32_t op_of(struct reading *r, const char *op)
 }
 
 /* Of a message the other rank stands in the name: "MPI_Recv from rank 2, tag 7". */
-static bool is_message(struct reading *r, const char *name, const char *scope, struct known *k)
+static bool is_message(struct reading *r, const char *name, const char *scope, const char *members,
+                       struct known *k)
 {
     const char *to = strstr(name, " to rank "), *from = strstr(name, " from rank ");
     const char *peer = to ? to + strlen(" to rank ") : NULL;
@@ -185,20 +191,46 @@ static bool is_message(struct reading *r, const char *name, const char *scope, s
     const int32_t other = (int32_t)strtol(peer, NULL, 10), own = r->t->proc->rank;
     const int32_t sender = to ? own : other, receiver = to ? other : own;
     k->follow = MESSAGE;
-    k->channel = channel_of(r, tw_cmp_text(r->c, "m %d %d %s %s", sender, receiver, tag + 2, scope),
-                            true, sender, tag + 2, scope);
+    k->channel = channel_of(
+        r, tw_cmp_text(r->c, "m %d %d %s %s %s", sender, receiver, tag + 2, scope, members), true,
+        sender, tag + 2, scope);
     return true;
 }
 
-static void is_collective(struct reading *r, const char *name, const char *scope, struct known *k)
+/* PyTorch's calls with a root are followed where the agent says which rank that is: until it did,
+ * it recorded on every rank a buffer that goes in and one that comes out, as if all gave. */
+static void is_collective(struct reading *r, const char *name, const char *scope,
+                          const char *members, const char *op, struct known *k)
 {
     const size_t length = function_length(name, &k->first_part);
+    const bool root_known = strncmp(name, "MPI_", 4) == 0 || strncmp(op, "root ", 5) == 0;
     for (size_t i = 0; i < sizeof followed / sizeof followed[0]; i++)
-        if (strlen(followed[i].name) == length && strncmp(followed[i].name, name, length) == 0) {
+        if (strlen(followed[i].name) == length && strncmp(followed[i].name, name, length) == 0 &&
+            (followed[i].follow == ALL || root_known)) {
             k->follow = followed[i].follow;
-            k->channel = channel_of(r, tw_cmp_text(r->c, "c %s %s", followed[i].name, scope), false,
-                                    -1, followed[i].name, scope);
+            k->channel = channel_of(
+                r, tw_cmp_text(r->c, "c %s %s %s", followed[i].name, scope, members), false, -1,
+                followed[i].name, scope);
         }
+}
+
+/*
+ * Which ranks a group of torch.distributed has, as this process says ("0,2"; "": it does not). Each
+ * rank counts its groups for itself, so one name may mean two groups. NULL: of this name it had
+ * several.
+ */
+static const char *members_of(const struct tw_proc *p, const char *scope)
+{
+    const char *key, *value, *found = "";
+    const size_t length = strlen(scope);
+    for (size_t i = 0; twin_trace_note(p->trace, i, &key, &value); i++) {
+        if (strcmp(key, "group") != 0 || strncmp(value, scope, length) != 0 || value[length] != ' ')
+            continue;
+        if (*found && strcmp(found, value + length + 1) != 0)
+            return NULL;
+        found = value + length + 1;
+    }
+    return found;
 }
 
 /* Looks at a series once. NULL: no memory. */
@@ -228,13 +260,17 @@ static struct known *known_of(struct reading *r, uint32_t id)
     k->exchange = s->phase == TWIN_PHASE_COLLECTIVE && s->kind != TWIN_KIND_ORDER;
     if (!k->exchange)
         return k;
+    const char *op = twin_trace_string(r->t->proc->trace, s->op), *members = "";
     if (!mpi && !*scope) /* PyTorch's name for the group of all ranks, which need not be given */
         scope = "0";
-    if (name_is_shared(scope, mpi) && !is_message(r, name, scope, k))
-        is_collective(r, name, scope, k);
+    if (!mpi && strcmp(scope, "0") != 0)
+        members = members_of(r->t->proc, scope);
+    if (members && name_is_shared(scope, mpi) && !is_message(r, name, scope, members, k))
+        is_collective(r, name, scope, members, op, k);
     if (k->follow != NOT_FOLLOWED && k->channel == UINT32_MAX)
         r->rc = TWIN_ENOMEM;
-    k->op = op_of(r, k->follow == MESSAGE ? "" : twin_trace_string(r->t->proc->trace, s->op));
+    k->beside = !mpi && k->follow != ALL && k->follow != MESSAGE && strstr(op, ", beside others");
+    k->op = op_of(r, k->follow == MESSAGE ? "" : op);
     return k;
 }
 
@@ -277,7 +313,7 @@ static void number_of(struct counted *n, const struct known *k, struct tw_exchan
         break;
     case BROADCAST: x->number = ++n->calls; break;
     case SCATTER:
-        n->calls += gives || !n->open;
+        n->calls += gives ? new : !n->open;
         x->number = n->calls;
         n->open = gives;
         break;
@@ -365,6 +401,8 @@ static int take_record(void *user, const struct twin_trace_record *record)
         struct counted *n = counted_of(r, k->channel);
         if (!n)
             return r->rc = TWIN_ENOMEM;
+        if (k->beside)
+            distrust(r->t, "several of its calls with a root were under way at once");
         number_of(n, k, &x);
         x.elements = elements_of(twin_trace_layout(r->t->proc->trace, record->layout));
         x.empty = x.elements == 0;
@@ -390,6 +428,8 @@ static void look_for_gaps(struct tw_talker *t)
     for (size_t i = 0; twin_trace_note(t->proc->trace, i, &key, &value); i++)
         if (strcmp(key, "unseen") == 0 && strncmp(value, "MPI_", 4) == 0)
             distrust(t, "some of its calls of MPI were not seen");
+        else if (strcmp(key, "exchange.unseen") == 0)
+            distrust(t, "some of its messages or collectives were not seen");
 }
 
 static int read_one(struct tw_cmp *c, struct tw_exchanges *x, struct tw_talker *t, uint32_t first,

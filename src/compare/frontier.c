@@ -174,6 +174,16 @@ static bool reduces_unseen(const struct tw_proc *p)
     }
 }
 
+/* Parts of tensors that are cut over ranks (DTensor) pass between them without one, too. */
+static bool passes_parts(const struct tw_proc *p)
+{
+    const char *key, *value;
+    for (size_t i = 0; twin_trace_note(p->trace, i, &key, &value); i++)
+        if (strcmp(key, "shard") == 0)
+            return true;
+    return false;
+}
+
 static void look_for_doubts(struct frontier *w, int32_t world)
 {
     if ((int32_t)w->side[0].x.talkers != world)
@@ -202,6 +212,9 @@ static void look_for_doubts(struct frontier *w, int32_t world)
             else if (reduces_unseen(talker->proc))
                 tw_frontier_why(
                     w, tw_cmp_text(w->c, "gradients are reduced by calls that are not recorded"));
+            else if (passes_parts(talker->proc))
+                tw_frontier_why(w, tw_cmp_text(w->c, "parts of tensors pass between ranks by calls "
+                                                     "that are not recorded"));
         }
     for (size_t i = 0; i < w->n; i++)
         if (w->d[i].open)

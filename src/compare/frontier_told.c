@@ -67,8 +67,9 @@ static void tell_carried(struct tw_cmp *c, const struct twin_rank_order *o)
         if (!ranks.data || ranks.failed)
             c->oom = true;
         else if (r->message)
-            tw_cmp_note(c, "carried to rank %s by message %u%s from rank %d, %.40s, on %.120s",
-                        ranks.data, r->number_a, other, r->from, r->by, r->scope);
+            tw_cmp_note(c, "carried to rank %s by message %u%s from rank %d, %.40s, on %s%.120s",
+                        ranks.data, r->number_a, other, r->from, r->by,
+                        strncmp(r->scope, "MPI_", 4) == 0 ? "" : "group ", r->scope);
         else
             tw_cmp_note(c, "carried to rank%s %s from rank %d by call %u%s of %.120s%s%.120s",
                         tw_plural_s(n), ranks.data, r->from, r->number_a, other, r->by,

@@ -480,10 +480,12 @@ bool tw_number_left_out(struct tw_cmp *c, const struct tw_view *a, const struct 
  * runs of the verdict. 0 or an error of comparing. */
 int tw_numbers_tell(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct twin_error *err);
 
-/* ---- messages.c: records of MPI's agent (agents/mpi) */
+/* ---- messages.c: records of messages and collectives (agents/mpi, PyTorch's distributed.py) */
 
 /* Is it one, of a call of that name? */
 bool tw_is_mpi(uint8_t phase, const char *name);
+/* Is it what a rank gave to others, or got in a message? It was made elsewhere. */
+bool tw_is_given(uint8_t phase, uint8_t kind, const char *name);
 /* Which of the ranks that diverge in one step comes first: 0 what a rank gave, 1 what came out of a
  * collective, 2 a message that arrived; 0 for all other records. */
 int tw_mpi_turn(uint8_t phase, uint8_t kind, const char *name);

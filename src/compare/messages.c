@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What records of MPI's agent say beyond those of one process: which rank's difference is to be
- * named, whether a collective made it, and in which order messages had come by then.
+ * What records of messages and collectives say beyond those of one process: which rank's difference
+ * is to be named, whether a collective made it, and in which order messages had come by then.
  *
  * Ranks. A step of such records ends on all ranks with the same collective. Within one, a rank
  * whose first difference is what it gave to MPI (IN) had received equal contents until then: nobody
@@ -33,6 +33,12 @@ static const char *sender_in(const char *name)
     return from ? from + strlen(" from ") : NULL;
 }
 
+bool tw_is_given(uint8_t phase, uint8_t kind, const char *name)
+{
+    return phase == TWIN_PHASE_COLLECTIVE &&
+           (kind == TWIN_KIND_IN || (kind == TWIN_KIND_OUT && sender_in(name)));
+}
+
 int tw_mpi_turn(uint8_t phase, uint8_t kind, const char *name)
 {
     if (!tw_is_mpi(phase, name) || kind == TWIN_KIND_IN)
@@ -47,6 +53,9 @@ char *tw_mpi_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
     if (r->kind == TWIN_KIND_OUT)
         return sender ? tw_cmp_text(c, "what %.60s was sent from", sender)
                       : tw_cmp_text(c, "what the ranks gave to %.120s", name);
+    /* a job of PyTorch computes between its calls, and that is recorded */
+    if (!tw_is_mpi(r->phase, name) && index > 0 && v->rec[index - 1].step == r->step)
+        return tw_rec_say(c, v, &v->rec[index - 1]);
     for (size_t i = index; i-- > 0;) {
         const struct tw_rec *x = &v->rec[i];
         if (x->step == r->step && x->kind == TWIN_KIND_OUT &&
@@ -141,8 +150,9 @@ static bool is_wanted(void *user, uint32_t id, const struct twin_series *s)
     struct received *x = user;
     const char *name = twin_trace_string(x->trace, s->name);
     (void)id;
-    return tw_is_mpi(s->phase, name) && ((s->kind != TWIN_KIND_IN && sender_in(name)) ||
-                                         (s->kind == x->f->kind && strcmp(name, x->f->name) == 0));
+    return s->phase == TWIN_PHASE_COLLECTIVE &&
+           ((s->kind != TWIN_KIND_IN && sender_in(name)) ||
+            (s->kind == x->f->kind && strcmp(name, x->f->name) == 0));
 }
 
 static int take(void *user, const struct twin_trace_record *r)
@@ -246,15 +256,16 @@ void tw_mpi_tell(struct tw_cmp *c, const struct tw_scan *best)
 {
     const struct twin_finding *f = best->origins.n ? &best->origins.f[0] : NULL;
     struct received a, b;
-    if (!f || !tw_is_mpi((uint8_t)f->phase, f->name) || f->type != TWIN_FINDING_VALUE || c->quick)
+    if (!f || f->phase != TWIN_PHASE_COLLECTIVE || f->type != TWIN_FINDING_VALUE || c->quick)
         return;
+    const bool mpi = tw_is_mpi((uint8_t)f->phase, f->name);
     gather(c, best->pair->a, f, &f->at_a, &a);
     gather(c, best->pair->b, f, &f->at_b, &b);
-    if (a.whole && a.calls > 0)
+    if (a.whole && a.calls > 0 && (mpi || a.n > 0)) /* PyTorch's groups are named by a number */
         tw_cmp_note(c,
-                    "rank %d: call %llu of %.120s on %.120s in %s, behind %zu message%s received",
-                    f->rank, (unsigned long long)a.calls, f->name, f->scope, c->label_a, a.n,
-                    tw_plural_s(a.n));
+                    "rank %d: call %llu of %.120s on %s%.120s in %s, behind %zu message%s received",
+                    f->rank, (unsigned long long)a.calls, f->name, mpi ? "" : "group ",
+                    mpi || *f->scope ? f->scope : "0", c->label_a, a.n, tw_plural_s(a.n));
     if (a.whole && b.whole)
         say_order(c, &a, &b, f->rank);
     tw_free(a.series);

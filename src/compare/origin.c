@@ -70,7 +70,8 @@ char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec 
         return tw_cmp_text(c, "%.200s of step %u", op, r->step);
     if (r->kind == TWIN_KIND_ACTIVATION && strcmp(name, "output") == 0 && scope[0])
         return tw_cmp_text(c, "output of %.200s in step %u", scope, r->step);
-    if (tw_is_mpi(r->phase, name))
+    if (tw_is_mpi(r->phase, name) || (r->phase == TWIN_PHASE_COLLECTIVE &&
+                                      (r->kind == TWIN_KIND_IN || r->kind == TWIN_KIND_OUT)))
         return tw_cmp_text(c, "the %s of %.160s in step %u",
                            r->kind == TWIN_KIND_IN ? "input" : "output", name, r->step);
     if (tw_is_handed(r->phase, r->kind))
@@ -424,15 +425,16 @@ static char *say_state_before(struct tw_cmp *c, const struct tw_view *v, size_t 
 
 /*
  * For a record of a thing that was made elsewhere, out of sight: what an operation or a module was
- * given, a module that is first called when steps have passed, tensors that a file is made of. Such
- * a record shows a difference and cannot be the place where it was made. Sets *found to the last
+ * given, what a rank gave to others or got in a message, a module that is first called when steps
+ * have passed, tensors that a file is made of. Such a record shows a difference and cannot be the
+ * place where it was made. Sets *found to the last
  * thing seen before it; leaves it NULL for other records.
  */
 static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, char **found)
 {
     assert(index < v->count);
     const struct tw_rec *r = &v->rec[index];
-    if (tw_is_mpi(r->phase, tw_rec_name(v, r)))
+    if (tw_is_mpi(r->phase, tw_rec_name(v, r)) || tw_is_given(r->phase, r->kind, tw_rec_name(v, r)))
         *found = tw_mpi_before(c, v, index);
     else if (r->phase == TWIN_PHASE_KERNEL && r->kind == TWIN_KIND_IN)
         *found = say_operation_before(c, v, index);

@@ -171,6 +171,197 @@ static void a_collective_of_torch(void **state)
     twin_verdict_free(v);
 }
 
+/* ---- what PyTorch's agent records of messages and of calls with a root */
+
+static void put_torch(struct rank *r, enum twin_kind kind, const char *name, const char *group,
+                      const char *op, float x)
+{
+    synth_put(
+        r->w,
+        (struct synth_record){TWIN_PHASE_COLLECTIVE, kind, .name = name, .scope = group, .op = op},
+        &x, 1);
+}
+
+/* Rank 0 adds up what two others send, in whatever order it comes, and gives the sum to all. */
+static void adds_what_comes(struct rank *r, int rank)
+{
+    static const char *const received[] = {"recv from rank 1, tag 0", "recv from rank 2, tag 0"};
+    steps(r, rank == 0 ? 5 : 2);
+    if (rank == 0) {
+        put_torch(r, TWIN_KIND_OUT, received[r->other], NULL, "any source", r->other ? 2 : 1);
+        put_torch(r, TWIN_KIND_OUT, received[!r->other], NULL, "any source", r->other ? 1 : 2);
+    } else {
+        put_torch(r, TWIN_KIND_IN, "send to rank 0, tag 0", NULL, "send", (float)rank);
+    }
+    put_torch(r, rank == 0 ? TWIN_KIND_IN : TWIN_KIND_OUT, "broadcast", NULL, "root 0", value(r));
+    steps(r, 1);
+}
+
+static void a_sum_in_the_order_of_arrival(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = compare_ranks(3, -1, adds_what_comes);
+    expect_rank(v, 0, 5, "broadcast");
+    assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN); /* the sum itself is not recorded */
+    assert_true(v->order->known);
+    place_of(v, 1, TWIN_RANK_CARRIED);
+    place_of(v, 2, TWIN_RANK_CARRIED);
+    expect_note(v, "carried to ranks 1, 2 from rank 0 by call 1 of broadcast, group 0");
+    expect_note(v, "rank 0: call 1 of broadcast on group 0 in run 1, behind 2 messages received");
+    expect_note(v, "before that, in step 5, messages came to rank 0 from ranks 1, 2 in run 1 and "
+                   "from ranks 2, 1 in run 2; contents were equal until then. That is what was "
+                   "recorded; whether it is the cause was not tried");
+    twin_verdict_free(v);
+}
+
+/* What rank 1 sends to rank 0 in its step 5 and rank 0 gets in its step 0, as `how` of it says. */
+static struct {
+    const char *sent, *got, *group[2], *members[2], *unseen;
+} how;
+
+static void one_message(struct rank *r, int rank)
+{
+    const char *group = how.group[rank];
+    if (how.members[rank])
+        twin_writer_note(r->w, "group", how.members[rank]);
+    if (how.unseen)
+        twin_writer_note(r->w, "exchange.unseen", how.unseen);
+    steps(r, rank ? 5 : 0);
+    put_torch(r, rank ? TWIN_KIND_IN : TWIN_KIND_OUT, rank ? how.sent : how.got, group,
+              rank ? "isend" : "irecv", value(r));
+    steps(r, 1);
+}
+
+static void expect_carried(const char *note)
+{
+    struct twin_verdict *v = compare_ranks(2, -1, one_message);
+    if (note) {
+        expect_rank(v, 1, 5, how.sent);
+        place_of(v, 0, TWIN_RANK_CARRIED);
+        expect_note(v, note);
+    } else {
+        expect_rank(v, 0, 0, how.got);
+        place_of(v, 1, TWIN_RANK_UNKNOWN);
+        assert_false(has_note(v, "carried to"));
+        if (how.unseen)
+            expect_unknown(v, "rank 0 of run 1: some of its messages or collectives were not seen");
+    }
+    twin_verdict_free(v);
+}
+
+#define SENT "isend to rank 0, tag 0", "irecv from rank 1, tag 0"
+
+static void messages_of_torch(void **state)
+{
+    (void)state;
+    const char *const by = "carried to rank 0 by message 1 from rank 1, tag 0, on group 0";
+    memset(&how, 0, sizeof how);
+    how.sent = "isend to rank 0, tag 0";
+    how.got = "irecv from rank 1, tag 0";
+    expect_carried(by);
+    how.group[1] = "0"; /* the group of all need not be named */
+    expect_carried(by);
+    how.group[0] = how.group[1] = "1";
+    how.members[0] = how.members[1] = "1 1,0";
+    expect_carried("carried to rank 0 by message 1 from rank 1, tag 0, on group 1");
+}
+
+/* None of these is known to be the message that was sent. */
+static void messages_of_torch_that_do_not_match(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *sent, *got, *group[2], *members[2], *unseen;
+    } mutants[] = {
+        {"isend to rank 0, tag 1", "irecv from rank 1, tag 0", {0}, {0}, NULL}, /* another tag */
+        {"isend to rank 1, tag 0", "irecv from rank 1, tag 0", {0}, {0}, NULL}, /* to another */
+        {"isend to rank 0, tag 0", "irecv from rank 0, tag 0", {0}, {0}, NULL}, /* from another */
+        {"isend to rank 0, tag 0", "irecv", {0}, {0}, NULL},                    /* from whom? */
+        {SENT, {"1", "2"}, {"1 0,1", "2 0,1"}, NULL},                           /* another group */
+        {SENT, {"1", "1"}, {"1 0,1", "1 0,1,2"}, NULL}, /* a group of that name, of others */
+        {SENT, {"1", "1"}, {"1 0,1", "1 1,0"}, NULL},   /* whose ranks are renumbered */
+        {SENT, {"1", "1"}, {"1 0,1", NULL}, NULL},      /* who is in it is not said */
+        {SENT, {0}, {0}, "it did not wait for what a message or a collective brought"},
+    };
+    for (size_t i = 0; i < sizeof mutants / sizeof mutants[0]; i++) {
+        memcpy(&how, &mutants[i], sizeof how);
+        expect_carried(NULL);
+    }
+}
+
+/* A call with a root of PyTorch, as `root_op` says who that is. */
+static const char *root_op[2];
+
+static void with_root(struct rank *r, int rank)
+{
+    steps(r, rank ? 0 : 5);
+    put_torch(r, rank ? TWIN_KIND_OUT : TWIN_KIND_IN, "broadcast", NULL, root_op[rank], value(r));
+    steps(r, 1);
+}
+
+static void calls_of_torch_that_do_not_match(void **state)
+{
+    (void)state;
+    static const char *const mutants[][2] = {
+        {"broadcast", "broadcast"}, /* of an older agent: on every rank something went in */
+        {"root 0", "root 1"},       /* they do not mean the same */
+        {"root 0", "root 0, beside others"},
+    };
+    for (size_t i = 0; i < sizeof mutants / sizeof mutants[0]; i++) {
+        memcpy(root_op, mutants[i], sizeof root_op);
+        struct twin_verdict *v = compare_ranks(2, -1, with_root);
+        expect_rank(v, 1, 0, "broadcast");
+        place_of(v, 0, TWIN_RANK_UNKNOWN);
+        assert_false(has_note(v, "carried to"));
+        if (strstr(root_op[1], "beside"))
+            expect_unknown(v, "rank 1 of run 1: several of its calls with a root were under way at "
+                              "once");
+        twin_verdict_free(v);
+    }
+}
+
+/* Parts that a root scatters are one call, and what it gathers is given by all. */
+static void scatters(struct rank *r, int rank)
+{
+    steps(r, rank ? 0 : 3);
+    for (int call = 0; call < 2; call++) {
+        const float x = call ? value(r) : 1;
+        if (rank == 0) {
+            put_torch(r, TWIN_KIND_IN, "scatter[0]", NULL, "root 0", 7);
+            put_torch(r, TWIN_KIND_IN, "scatter[1]", NULL, "root 0", x);
+        }
+        put_torch(r, TWIN_KIND_OUT, "scatter", NULL, "root 0", rank ? x : 7);
+    }
+    steps(r, 1);
+}
+
+static void parts_that_are_scattered(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = compare_ranks(2, -1, scatters);
+    expect_rank(v, 0, 3, "scatter[1]");
+    place_of(v, 1, TWIN_RANK_CARRIED);
+    expect_note(v, "carried to rank 1 from rank 0 by call 2 of scatter, group 0");
+    twin_verdict_free(v);
+}
+
+/* Parts of tensors pass between ranks unseen: whoever differs may have got it so. */
+static void cut_tensors(struct rank *r, int rank)
+{
+    twin_writer_note(r->w, "shard", "12 32,8 16,0 16,8 1");
+    apart(r, rank);
+}
+
+static void tensors_that_are_cut_over_ranks(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = compare_ranks(3, -1, cut_tensors);
+    expect_rank(v, 1, 2, "MPI_Send to rank 0, tag 1");
+    place_of(v, 2, TWIN_RANK_UNKNOWN);
+    expect_unknown(v, "parts of tensors pass between ranks by calls that are not recorded");
+    twin_verdict_free(v);
+}
+
 /* What all gave was equal: the call made it. */
 static void by_the_call(struct rank *r, int rank)
 {
@@ -545,6 +736,12 @@ int main(void)
         cmocka_unit_test(several_by_themselves),
         cmocka_unit_test(the_order_of_two_by_themselves),
         cmocka_unit_test(a_collective_of_torch),
+        cmocka_unit_test(a_sum_in_the_order_of_arrival),
+        cmocka_unit_test(messages_of_torch),
+        cmocka_unit_test(messages_of_torch_that_do_not_match),
+        cmocka_unit_test(calls_of_torch_that_do_not_match),
+        cmocka_unit_test(parts_that_are_scattered),
+        cmocka_unit_test(tensors_that_are_cut_over_ranks),
         cmocka_unit_test(a_collective_that_made_it),
         cmocka_unit_test(events_in_a_circle),
         cmocka_unit_test(a_communicator_without_a_name),

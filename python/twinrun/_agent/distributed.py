@@ -5,6 +5,11 @@ them.
 DDP's reducer calls its collectives from C++: there the local gradients and the ones that the
 optimizer finds tell the same. The outputs of an asynchronous collective exist when the job waits
 for them: they are recorded there.
+
+A message is named by its peer, as MPI's agent does it ("recv from rank 2, tag 0"), in ranks of the
+job and never of the group. Of a call with a root the operation is "root 2", and what went in is
+recorded where the root gives, what came out where somebody gets: the other buffers hold no result.
+That is what the comparison counts exchanges by (src/compare/exchange.c).
 """
 
 import functools
@@ -12,7 +17,7 @@ import os
 import sys
 from collections import OrderedDict
 
-from . import core, naming, tensors
+from . import core, faults, naming, tensors
 from .core import S, T, hook, trim
 from .native import BACKWARD, COLLECTIVE, GRADIENT_LOCAL, IN, OUT, SKETCH, STATS, TENSORS, UNORDERED
 
@@ -32,10 +37,19 @@ _COLLECTIVES = {
     "all_to_all": (("input_tensor_list",), ("output_tensor_list",)),
     "all_to_all_single": (("input",), ("output",)),
     "send": (("tensor",), ()),
+    "isend": (("tensor",), ()),
     "recv": ((), ("tensor",)),
+    "irecv": ((), ("tensor",)),
 }
+# of messages: who gets or gives it; of calls with a root: who that is, and does the root give
+_PEER = {"send": "dst", "isend": "dst", "recv": "src", "irecv": "src"}
+_ROOT = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
+TAGS_NAMED = 1024  # of MPI's agent, too (agents/mpi/records.c)
 
-_waiting = OrderedDict()  # id(work) -> (work, name, scope, outputs)
+_waiting = OrderedDict()  # id(work) -> (work, call)
+_with_root = {}  # (function, group) -> numbers of calls that are under way
+_numbers = {}  # (function, group) -> how many calls with a root were begun
+_groups = set()  # notes of groups that were made
 _stores = set()  # paths that were noted
 _hooked = {}  # id(parameter) -> weak reference: has a hook for its local gradient
 
@@ -80,31 +94,120 @@ def _follow_group(original):
 # ---------------------------------------------------------------- collectives
 
 
+def _argument(name, order, args, kwargs):
+    value = kwargs.get(name)
+    if value is None and name in order and order.index(name) < len(args):
+        value = args[order.index(name)]
+    return value
+
+
 def _named(names, order, args, kwargs):
     found = []
     for name in names:
-        value = kwargs.get(name)
-        if value is None and name in order and order.index(name) < len(args):
-            value = args[order.index(name)]
-        tensors.walk(value, "", found)
+        tensors.walk(_argument(name, order, args, kwargs), "", found)
     return [t for _path, t in found]
 
 
-def _record(kind, name, scope, values):
-    pending = tensors.pending()
-    for i, t in enumerate(values):
-        pending.add(
-            COLLECTIVE, kind, name if len(values) == 1 else "%s[%d]" % (name, i), t, scope, name
-        )
-    pending.flush()
-    core.saw("collective")
+class _Call:
+    """One call, and what is known of who gives and who gets."""
+
+    def __init__(self, name, scope, op):
+        self.function = self.name = name
+        self.scope, self.op = scope, op
+        self.group = None  # of a message from anybody: its group
+        self.tag = None  # of a message: how its tag is named
+        self.number = 0  # of a call with a root, among those of its function and group
+        self.outputs = ()
+
+    def with_peer(self, rank):
+        way = "to" if _PEER[self.function] == "dst" else "from"
+        self.name = "%s %s rank %d, tag %s" % (self.function, way, rank, self.tag)
+
+    def record(self, kind, values):
+        pending = tensors.pending()
+        op = self.op
+        if self.number and _with_root[self.function, self.scope] != {self.number}:
+            op += ", beside others"  # then which of them it is cannot be counted
+        for i, t in enumerate(values):
+            name = self.name if len(values) == 1 else "%s[%d]" % (self.name, i)
+            pending.add(COLLECTIVE, kind, name, t, self.scope, op)
+        pending.flush()
+        core.saw("collective")
+
+    def comes_out(self, work=None, source=None):
+        """All that the call was to bring is there. source: who sent it, where the call said so."""
+        if self.group is not None:
+            try:
+                if source is None:
+                    source = _c10d().get_global_rank(self.group, work._source_rank())
+                self.with_peer(source)
+            except (AttributeError, RuntimeError, ValueError) as error:  # a backend without that
+                faults.pass_on(error)
+                core.note("exchange.unseen", "who sent a message is not known")
+        self.record(OUT, self.outputs)
+        if self.number:
+            _with_root[self.function, self.scope].discard(self.number)
 
 
-def _scope(order, args, kwargs):
-    group = kwargs.get("group")
-    if group is None and "group" in order and order.index("group") < len(args):
-        group = args[order.index("group")]
-    return "" if group is None else str(getattr(group, "group_name", ""))
+def _c10d():
+    return sys.modules["torch.distributed"].distributed_c10d
+
+
+def _note_group(group):
+    """Which ranks a group has, in its order. Its name is counted by each rank for itself."""
+    ranks = ",".join(map(str, _c10d().get_process_group_ranks(group)))
+    text = "%s %s" % (group.group_name, ranks)
+    if text not in _groups:
+        _groups.add(text)
+        core.note("group", text)
+
+
+def _rank_of(place, group, order, args, kwargs):
+    """The rank of the job that `src`, or `dst`, or their forms in ranks of a group mean."""
+    rank = _argument(place, order, args, kwargs)
+    if isinstance(rank, int):
+        return rank
+    rank = _argument("group_" + place, order, args, kwargs)
+    try:
+        return None if rank is None else _c10d().get_global_rank(group, rank)
+    except (TypeError, ValueError):  # the call itself is going to say so
+        return None
+
+
+def _described(name, order, args, kwargs):
+    """The call, what goes in and what comes out, as far as it is this rank's; None: the rank has no
+    part in it.
+    """
+    c10d, given = _c10d(), _argument("group", order, args, kwargs)
+    if c10d._rank_not_in_group(given):
+        return None
+    group = c10d.group.WORLD if given is None else given
+    call = _Call(name, "" if given is None else str(getattr(given, "group_name", "")), name)
+    if given is not None:
+        _note_group(given)
+    if c10d.get_rank() != S.rank:
+        core.note("exchange.unseen", "its rank of torch.distributed is %d" % c10d.get_rank())
+    ins, outs = (_named(names, order, args, kwargs) for names in _COLLECTIVES[name])
+    if name in _PEER:
+        peer = _rank_of(_PEER[name], group, order, args, kwargs)
+        tag = _argument("tag", order, args, kwargs)
+        tag = tag if isinstance(tag, int) else 0
+        call.tag = str(tag) if tag < TAGS_NAMED else "of %d or more" % TAGS_NAMED
+        if peer is not None:
+            call.with_peer(peer)
+        else:
+            call.group, call.op = group, "any source"
+    elif name in _ROOT:
+        root = _rank_of(_ROOT[name], group, order, args, kwargs) or 0
+        call.op = "root %d" % root
+        key = name, call.scope
+        call.number = _numbers[key] = _numbers.get(key, 0) + 1
+        _with_root.setdefault(key, set()).add(call.number)
+        mine, gives = root == c10d.get_rank(), _ROOT[name] == "src"
+        ins = ins if mine or not gives else []
+        outs = outs if (name == "broadcast") != mine or name == "scatter" else []
+    call.outputs = outs
+    return call, ins
 
 
 @hook
@@ -112,28 +215,41 @@ def _before(name, order, args, kwargs):
     if T.collective or S.level < TENSORS or not core.begin():
         return None
     _note_stores()
-    ins, outs = _COLLECTIVES[name]
-    scope = _scope(order, args, kwargs)
-    _record(IN, name, scope, _named(ins, order, args, kwargs))
-    return scope, _named(outs, order, args, kwargs)
+    described = _described(name, order, args, kwargs)
+    if described is None:
+        return None
+    call, ins = described
+    call.record(IN, ins)
+    return call
 
 
 @hook
-def _after(name, token, work):
-    scope, outputs = token
-    if work is not None and hasattr(work, "wait"):
-        _waiting[id(work)] = (work, name, scope, outputs)
+def _after(call, result):
+    if result is not None and hasattr(result, "wait"):
+        _waiting[id(result)] = (result, call)
         while len(_waiting) > WAITING:
             _waiting.popitem(last=False)
-    else:
-        _record(OUT, name, scope, outputs)
+            _note_unwaited()
+    elif call.group is None:
+        call.comes_out()
+    elif isinstance(result, int) and result >= 0:
+        call.comes_out(source=result)
+
+
+def _note_unwaited():
+    core.note("exchange.unseen", "it did not wait for what a message or a collective brought")
 
 
 @hook
 def _waited(work):
     found = _waiting.pop(id(work), None)
     if found is not None and found[0] is work:
-        _record(OUT, found[1], found[2], found[3])
+        found[1].comes_out(work)
+
+
+def _at_the_end():
+    if any(call.outputs for _work, call in _waiting.values()):
+        _note_unwaited()
 
 
 def _replace(name, original):
@@ -156,7 +272,7 @@ def _replace(name, original):
         finally:
             local.collective -= 1
         if token is not None:
-            _after(name, token, work)
+            _after(token, work)
         return work
 
     return functools.update_wrapper(collective, original)
@@ -243,5 +359,6 @@ def arm(torch):
             replaced += _follow_waits(work)
         except (AttributeError, TypeError):
             S.unarmed.append("asynchronous collectives (their outputs)")
+    S.on_exit.append(_at_the_end)
     S.armed.append("collectives called from Python")
     return replaced
