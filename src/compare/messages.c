@@ -53,9 +53,6 @@ char *tw_mpi_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
     if (r->kind == TWIN_KIND_OUT)
         return sender ? tw_cmp_text(c, "what %.60s was sent from", sender)
                       : tw_cmp_text(c, "what the ranks gave to %.120s", name);
-    /* a job of PyTorch computes between its calls, and that is recorded */
-    if (!tw_is_mpi(r->phase, name) && index > 0 && v->rec[index - 1].step == r->step)
-        return tw_rec_say(c, v, &v->rec[index - 1]);
     for (size_t i = index; i-- > 0;) {
         const struct tw_rec *x = &v->rec[i];
         if (x->step == r->step && x->kind == TWIN_KIND_OUT &&

@@ -423,6 +423,22 @@ static char *say_state_before(struct tw_cmp *c, const struct tw_view *v, size_t 
                                        : say_end_of_step_before(c, r->step);
 }
 
+static bool is_exchanged(const struct tw_rec *r, const char *name)
+{
+    return tw_is_mpi(r->phase, name) || tw_is_given(r->phase, r->kind, name);
+}
+
+/* Of a program of MPI its messages and collectives are recorded; a job of PyTorch computes between
+ * them, and that is recorded, too. */
+static char *say_before_exchange(struct tw_cmp *c, const struct tw_view *v, size_t index)
+{
+    const struct tw_rec *r = &v->rec[index];
+    const bool computed = !tw_is_mpi(r->phase, tw_rec_name(v, r)) && r->kind == TWIN_KIND_IN;
+    if (computed && index > 0 && v->rec[index - 1].step == r->step)
+        return tw_rec_say(c, v, &v->rec[index - 1]);
+    return tw_mpi_before(c, v, index);
+}
+
 /*
  * For a record of a thing that was made elsewhere, out of sight: what an operation or a module was
  * given, what a rank gave to others or got in a message, a module that is first called when steps
@@ -434,8 +450,8 @@ static void only_shown(struct tw_cmp *c, const struct tw_view *v, size_t index, 
 {
     assert(index < v->count);
     const struct tw_rec *r = &v->rec[index];
-    if (tw_is_mpi(r->phase, tw_rec_name(v, r)) || tw_is_given(r->phase, r->kind, tw_rec_name(v, r)))
-        *found = tw_mpi_before(c, v, index);
+    if (is_exchanged(r, tw_rec_name(v, r)))
+        *found = say_before_exchange(c, v, index);
     else if (r->phase == TWIN_PHASE_KERNEL && r->kind == TWIN_KIND_IN)
         *found = say_operation_before(c, v, index);
     else if (is_state_of_lines(v, r))
