@@ -82,6 +82,7 @@ static int take_line(void *user, char *line, struct twin_error *err)
 static int ask(const struct k8s *k, const char *const words[WORDS_MAX], struct answer *a,
                struct twin_error *err)
 {
+    struct twin_error why = TWIN_ERROR_INIT; /* the first message of an error stays */
     char request[40];
     const char *argv[WORDS_MAX + 8] = {"/bin/sh", "-c", "exec kubectl \"$@\" 2>&1", "kubectl",
                                        request};
@@ -96,13 +97,15 @@ static int ask(const struct k8s *k, const char *const words[WORDS_MAX], struct a
     a->objects = 0;
     a->words[0] = '\0';
     int rc = tw_capture_lines((char *const *)(uintptr_t)argv, SILENCE_S, NULL, take_line, a,
-                              &interrupted, &status, err);
+                              &interrupted, &status, &why);
     if (rc == TWIN_ELIMIT)
         return twin_error_set(err, TWIN_EIO,
                               "kubectl %s: no answer within %d s; try kubectl get nodes: is the "
                               "cluster of kubectl config current-context the right one?",
                               words[0], SILENCE_S);
-    if (rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
+    if (rc != 0)
+        return twin_error_set(err, rc, "%s", why.message);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         rc = twin_error_set(err, TWIN_EIO, "kubectl %s said: %s", words[0],
                             a->words[0] ? a->words : "nothing, and failed");
     return rc;

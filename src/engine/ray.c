@@ -71,11 +71,12 @@ static int list_nodes(struct tw_engine *e, const char *command, struct twin_erro
 {
     char *argv[4], *out = NULL, last[300] = "it named no node";
     char *line = tw_printf("%s --list 2>&1", command);
+    struct twin_error why = TWIN_ERROR_INIT; /* the first message of an error stays */
     int status = 0;
     if (!line)
         return tw_no_memory(err, "for a command");
     tw_shell_argv(line, argv);
-    int rc = tw_capture(argv, ANSWER_S, &out, &status, err);
+    int rc = tw_capture(argv, ANSWER_S, &out, &status, &why);
     if (rc == 0)
         rc = read_nodes(e, out, last, err);
     bool failed = rc == 0 && (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !e->node_count);
@@ -86,7 +87,7 @@ static int list_nodes(struct tw_engine *e, const char *command, struct twin_erro
                               "--on ray: %s; try ray status: is a cluster of this Ray up, and "
                               "python3 of PATH the Python that has Ray?",
                               failed ? last : "no answer");
-    return rc;
+    return rc ? twin_error_set(err, rc, "%s", why.message) : 0;
 }
 
 /* Braces in the user's words would be placeholders of the template. */
