@@ -108,10 +108,8 @@ int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_c
 /* ---- reading */
 
 /* The columns of a comparison and one of its runs, in the order of enum column. */
-#define COLUMNS                                                                                   \
-    "x.id, x.verb, x.command, x.outcome, x.first, x.cause, x.layer, x.time_ns, x.first_step, "    \
-    "x.repeats, x.checkpoints, x.checkpoints_same, x.checkpoints_unknown, x.checkpoints_missing," \
-    " c.run_id, c.agreed FROM comparisons x LEFT JOIN compared c ON c.comparison_id = x.id "
+#define COLUMNS \
+    TW_LEDGER_COMPARED " FROM comparisons x LEFT JOIN compared c ON c.comparison_id = x.id "
 enum column {
     ID,
     VERB,
@@ -238,8 +236,9 @@ static int comparison_row(void *user, const struct tw_db_value *v, size_t n)
 }
 
 /* Runs a statement that gives COLUMNS. The last comparison is handed out behind the walk. */
-static int walk(struct twin_ledger *l, const char *sql, const struct tw_db_value *v, size_t n,
-                twin_ledger_comparison_fn *each, void *user, struct twin_error *err)
+int tw_ledger_walk_compared(struct twin_ledger *l, const char *sql, const struct tw_db_value *v,
+                            size_t n, twin_ledger_comparison_fn *each, void *user,
+                            struct twin_error *err)
 {
     struct comparison_walk w = {.each = each, .user = user};
     struct tw_db *db = tw_ledger_db(l);
@@ -256,20 +255,21 @@ int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const cha
                             twin_ledger_comparison_fn *each, void *user, struct twin_error *err)
 {
     struct tw_db_value v[] = {TW_TEXT(run_id ? run_id : ""), TW_TEXT(command ? command : "")};
-    return walk(l,
-                "SELECT " COLUMNS
-                "WHERE (CAST($1 AS TEXT) = '' OR EXISTS (SELECT 1 FROM compared y WHERE "
-                "y.comparison_id = x.id AND y.run_id = $1)) AND (CAST($2 AS TEXT) = '' OR "
-                "x.command = $2) ORDER BY x.time_ns DESC, x.id, c.place",
-                v, 2, each, user, err);
+    return tw_ledger_walk_compared(
+        l,
+        "SELECT " COLUMNS "WHERE (CAST($1 AS TEXT) = '' OR EXISTS (SELECT 1 FROM compared y WHERE "
+        "y.comparison_id = x.id AND y.run_id = $1)) AND (CAST($2 AS TEXT) = '' OR "
+        "x.command = $2) ORDER BY x.time_ns DESC, x.id, c.place",
+        v, 2, each, user, err);
 }
 
 int twin_ledger_comparisons_since(struct twin_ledger *l, int64_t since_ns,
                                   twin_ledger_comparison_fn *each, void *user,
                                   struct twin_error *err)
 {
-    return walk(l,
-                "SELECT " COLUMNS
-                "WHERE x.time_ns >= CAST($1 AS BIGINT) ORDER BY x.time_ns DESC, x.id, c.place",
-                &TW_INT(since_ns), 1, each, user, err);
+    return tw_ledger_walk_compared(
+        l,
+        "SELECT " COLUMNS
+        "WHERE x.time_ns >= CAST($1 AS BIGINT) ORDER BY x.time_ns DESC, x.id, c.place",
+        &TW_INT(since_ns), 1, each, user, err);
 }

@@ -18,6 +18,8 @@
 #include <stdint.h>
 #include <twin/error.h>
 
+#include "src/ledger/ledger.h"
+
 /* The types that our columns have; TW_DB_NULL: no value. */
 enum tw_db_type { TW_DB_NULL, TW_DB_INT, TW_DB_REAL, TW_DB_TEXT };
 /* A parameter of a statement, or a cell of a row. The field that belongs to the type counts; of a
@@ -37,6 +39,7 @@ struct tw_db_value {
  * ends the query, which then returns that value. */
 typedef int tw_db_row_fn(void *user, const struct tw_db_value *row, size_t n);
 
+enum { TW_DB_MARK_BYTES = 64 };
 struct tw_db;
 /* What a database can do. begin, commit and rollback belong to one transaction; a statement outside
  * of them is one by itself. */
@@ -54,6 +57,10 @@ struct tw_db_ops {
                tw_db_row_fn *each, void *user, struct twin_error *err);
     /* Is there a table of this name? */
     int (*has_table)(struct tw_db *db, const char *name, bool *yes, struct twin_error *err);
+    /* A mark that is another one after others have written, and costs next to nothing. It may be
+     * another one though nobody wrote to our tables. TWIN_EIO: what was opened is not there any
+     * more. */
+    int (*change)(struct tw_db *db, char mark[TW_DB_MARK_BYTES], struct twin_error *err);
 };
 /* An open database: the first part of struct sqlite or struct postgres. name: for messages, without
  * credentials. fresh: the file was made by this open. */
@@ -64,11 +71,11 @@ struct tw_db {
 };
 
 /* Open a database; *out is closed with ops->close, and NULL on failure. path: of the file, made
- * when it is missing. A build without the library gives TWIN_EUNSUPPORTED. */
-int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err);
-int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err);
+ * when it is missing. read_only: nothing can be written, and nothing is made. A build without the
+ * library gives TWIN_EUNSUPPORTED. */
+int tw_db_sqlite(const char *path, bool read_only, struct tw_db **out, struct twin_error *err);
+int tw_db_postgres(const char *url, bool read_only, struct tw_db **out, struct twin_error *err);
 
-struct twin_ledger;
 /* The database of an open ledger, for the other files of the room; and a put as a transaction of
  * its own unless the caller has one open. */
 struct tw_db *tw_ledger_db(struct twin_ledger *l);
@@ -93,11 +100,31 @@ int tw_ledger_texts_free(struct tw_ledger_texts *t, struct twin_error *err);
     "id, version, recorded_ns, home, name, label, command, host, state, exit_code, start_ns, " \
     "wall_s, steps, records, dropped, gone, data_root, argv"
 enum { TW_LEDGER_COLUMN_COUNT = 18 };
-struct twin_ledger_run;
 /* A row of these columns as a record, whose texts are the row's. */
 struct twin_ledger_run tw_ledger_run_of(const struct tw_db_value *row);
 
 /* Brings a database to schema version upto (TWIN_LEDGER_SCHEMA but in tests) in one transaction;
  * one that is there already is left as it is. TWIN_EVERSION: it is of a newer twinrun. */
 int tw_schema_migrate(struct tw_db *db, int upto, struct twin_error *err);
+/* For who only reads: TWIN_EVERSION unless it has schema TWIN_LEDGER_SCHEMA. */
+int tw_schema_check(struct tw_db *db, struct twin_error *err);
+
+/* The columns of facts as twin_ledger_history reads them behind those of a run, and a row of both
+ * as records. False: the run has no facts. */
+#define TW_LEDGER_FACTS                                                           \
+    "project, family, contributor, sweep, inputs, ci, snapshots, deterministic, " \
+    "nondeterministic, "                                                          \
+    "loss"
+enum { TW_LEDGER_FACT_COUNT = 11 }; /* run_id is the first */
+bool tw_ledger_facts_of(const struct tw_db_value *row, struct twin_ledger_facts *out);
+
+/* The columns of a comparison x and of one of its runs c, and a walk over rows of them, which have
+ * to come comparison by comparison, in the order of c.place. */
+#define TW_LEDGER_COMPARED                                                                        \
+    "x.id, x.verb, x.command, x.outcome, x.first, x.cause, x.layer, x.time_ns, x.first_step, "    \
+    "x.repeats, x.checkpoints, x.checkpoints_same, x.checkpoints_unknown, x.checkpoints_missing," \
+    " c.run_id, c.agreed"
+int tw_ledger_walk_compared(struct twin_ledger *l, const char *sql, const struct tw_db_value *v,
+                            size_t n, twin_ledger_comparison_fn *each, void *user,
+                            struct twin_error *err);
 #endif

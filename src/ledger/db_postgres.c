@@ -168,9 +168,26 @@ static int has_table_postgres(struct tw_db *db, const char *name, bool *yes, str
                         &TW_TEXT(name), 1, found_row, yes, err);
 }
 
+static int take_position(void *user, const struct tw_db_value *row, size_t n)
+{
+    snprintf(user, TW_DB_MARK_BYTES, "%s", n ? row[0].s : "");
+    return 0;
+}
+
+/* The position of the log that every write goes through: of all databases of the server, so it may
+ * move without us. */
+static int change_postgres(struct tw_db *db, char mark[TW_DB_MARK_BYTES], struct twin_error *err)
+{
+    return run_postgres(db,
+                        "SELECT CAST(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
+                        "ELSE pg_current_wal_insert_lsn() END AS TEXT)",
+                        NULL, 0, take_position, mark, err);
+}
+
 /* PostgreSQL behind db.h; the order is that of struct tw_db_ops. */
 static const struct tw_db_ops ops = {close_postgres,    begin_postgres, commit_postgres,
-                                     rollback_postgres, run_postgres,   has_table_postgres};
+                                     rollback_postgres, run_postgres,   has_table_postgres,
+                                     change_postgres};
 
 /* The value of a part of the address; "" when it is not given. */
 static const char *option(const PQconninfoOption *o, const char *key)
@@ -223,7 +240,7 @@ static PGconn *connect_to(PQconninfoOption *o)
 }
 
 /* A wait for a lock ends after 20 s, as with SQLite, and a statement after 60 s. */
-int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
+int tw_db_postgres(const char *url, bool read_only, struct tw_db **out, struct twin_error *err)
 {
     char *why = NULL;
     PQconninfoOption *o = PQconninfoParse(url, &why);
@@ -254,6 +271,9 @@ int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
     }
     if (rc == 0)
         rc = run_postgres(&p->db, "SET statement_timeout = '60s'", NULL, 0, NULL, NULL, err);
+    if (rc == 0 && read_only)
+        rc = run_postgres(&p->db, "SET default_transaction_read_only = on", NULL, 0, NULL, NULL,
+                          err);
     if (rc == 0)
         *out = &p->db;
     else
@@ -261,8 +281,9 @@ int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
     return rc;
 }
 #else
-int tw_db_postgres(const char *url, struct tw_db **out, struct twin_error *err)
+int tw_db_postgres(const char *url, bool read_only, struct tw_db **out, struct twin_error *err)
 {
+    (void)read_only;
     (void)url; /* it may hold a password */
     *out = NULL;
     return twin_error_set(

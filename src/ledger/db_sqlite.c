@@ -11,6 +11,7 @@
 #ifdef TWIN_HAVE_SQLITE
 #include <errno.h>
 #include <sqlite3.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ enum { WAIT_MS = 20000, BEGIN_TRIES = 50 };
 struct sqlite {
     struct tw_db db;
     sqlite3 *handle;
+    dev_t device; /* of the file that was opened */
+    ino_t inode;
 };
 
 /* What SQLite's result means to callers. Extended codes have the plain one in their lowest byte. */
@@ -148,21 +151,41 @@ static int has_table_sqlite(struct tw_db *db, const char *name, bool *yes, struc
                       &TW_TEXT(name), 1, found_row, yes, err);
 }
 
+static int take_version(void *user, const struct tw_db_value *row, size_t n)
+{
+    snprintf(user, TW_DB_MARK_BYTES, "%lld", n ? (long long)row[0].i : 0);
+    return 0;
+}
+
+/* A file that was removed or replaced lives on for who has it open, and nobody writes to it. */
+static int change_sqlite(struct tw_db *db, char mark[TW_DB_MARK_BYTES], struct twin_error *err)
+{
+    const struct sqlite *s = (const struct sqlite *)db;
+    struct stat st;
+    if (stat(db->name, &st) != 0)
+        return twin_error_system(err, "%s is gone", db->name);
+    if (st.st_dev != s->device || st.st_ino != s->inode)
+        return twin_error_set(err, TWIN_EIO, "%s was replaced by another file", db->name);
+    return run_sqlite(db, "PRAGMA data_version", NULL, 0, take_version, mark, err);
+}
+
 /* SQLite behind db.h; the order is that of struct tw_db_ops. */
-static const struct tw_db_ops ops = {close_sqlite,    begin_sqlite, commit_sqlite,
-                                     rollback_sqlite, run_sqlite,   has_table_sqlite};
+static const struct tw_db_ops ops = {close_sqlite, begin_sqlite,     commit_sqlite, rollback_sqlite,
+                                     run_sqlite,   has_table_sqlite, change_sqlite};
 
 /* Limits and protections, then WAL mode. synchronous = NORMAL: a power failure may lose the last
  * records, which can be had from the run folders again, and never damages the file. 64 MiB: most
  * bytes of one value. Small pages: an empty table or index takes one, twice over while it is in the
  * journal, and the user's limit on file sizes (ulimit -f) holds for a ledger, too. */
-static int settings(struct sqlite *s, struct twin_error *err)
+static int settings(struct sqlite *s, bool read_only, struct twin_error *err)
 {
     sqlite3_busy_timeout(s->handle, WAIT_MS);
     sqlite3_db_config(s->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(s->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(s->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_limit(s->handle, SQLITE_LIMIT_LENGTH, 64 << 20);
+    if (read_only) /* WAL is on, or was never asked for */
+        return 0;
     /* of a file that is there already nothing changes */
     int rc = run_sqlite(&s->db, "PRAGMA page_size = 1024", NULL, 0, NULL, NULL, err);
     if (rc != 0)
@@ -183,9 +206,9 @@ static int settings(struct sqlite *s, struct twin_error *err)
 }
 
 /* fresh is asked before the file is opened, which makes it. */
-int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
+int tw_db_sqlite(const char *path, bool read_only, struct tw_db **out, struct twin_error *err)
 {
-    struct stat st;
+    struct stat st = {.st_size = 0};
     struct sqlite *s = tw_calloc(1, sizeof *s);
     *out = NULL;
     if (!s || !(s->db.name = tw_strdup(path))) {
@@ -194,8 +217,17 @@ int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
     }
     s->db.ops = &ops;
     s->db.fresh = stat(path, &st) != 0 && errno == ENOENT;
-    int rc = sqlite3_open_v2(path, &s->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
-    rc = rc == SQLITE_OK ? settings(s, err) : failed_call(s, rc, err);
+    if (s->db.fresh && read_only) {
+        close_sqlite(&s->db);
+        return twin_error_set(err, TWIN_ENOENT, "there is no %s", path);
+    }
+    const int mode = read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
+    int rc = sqlite3_open_v2(path, &s->handle, mode, NULL);
+    rc = rc == SQLITE_OK ? settings(s, read_only, err) : failed_call(s, rc, err);
+    if (rc == 0 && stat(path, &st) == 0) {
+        s->device = st.st_dev;
+        s->inode = st.st_ino;
+    }
     if (rc == 0)
         *out = &s->db;
     else
@@ -203,8 +235,9 @@ int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
     return rc;
 }
 #else
-int tw_db_sqlite(const char *path, struct tw_db **out, struct twin_error *err)
+int tw_db_sqlite(const char *path, bool read_only, struct tw_db **out, struct twin_error *err)
 {
+    (void)read_only;
     *out = NULL;
     return twin_error_set(
         err, TWIN_EUNSUPPORTED,

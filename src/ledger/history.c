@@ -116,13 +116,10 @@ static double real_of(const struct tw_db_value *v)
     return v->type == TW_DB_INT ? (double)v->i : v->d;
 }
 
-static int history_row(void *user, const struct tw_db_value *v, size_t n)
+bool tw_ledger_facts_of(const struct tw_db_value *v, struct twin_ledger_facts *out)
 {
-    const struct history_walk *w = user;
-    if (n < HISTORY_COLUMNS)
-        return TWIN_EFORMAT;
-    const struct twin_ledger_run r = tw_ledger_run_of(v);
-    const struct twin_ledger_facts f = {
+    _Static_assert(HISTORY_COLUMNS == TW_LEDGER_COLUMN_COUNT + TW_LEDGER_FACT_COUNT, "as named");
+    *out = (struct twin_ledger_facts){
         .run_id = v[FACTS_OF].s,
         .project = v[PROJECT].s,
         .family = v[FAMILY].s,
@@ -135,7 +132,18 @@ static int history_row(void *user, const struct tw_db_value *v, size_t n)
         .nondeterministic = v[NONDETERMINISTIC].i,
         .loss = real_of(&v[LOSS]),
     };
-    return w->run(w->user, &r, v[FACTS_OF].type == TW_DB_NULL ? NULL : &f);
+    return v[FACTS_OF].type != TW_DB_NULL;
+}
+
+static int history_row(void *user, const struct tw_db_value *v, size_t n)
+{
+    const struct history_walk *w = user;
+    if (n < HISTORY_COLUMNS)
+        return TWIN_EFORMAT;
+    const struct twin_ledger_run r = tw_ledger_run_of(v);
+    struct twin_ledger_facts f;
+    const bool has = tw_ledger_facts_of(v, &f);
+    return w->run(w->user, &r, has ? &f : NULL);
 }
 
 int twin_ledger_history(struct twin_ledger *l, const char *home, int64_t since_ns,
@@ -146,12 +154,10 @@ int twin_ledger_history(struct twin_ledger *l, const char *home, int64_t since_n
     struct tw_db_value v[] = {TW_INT(since_ns), TW_TEXT(home ? home : "*")};
     return db->ops->run(
         db,
-        "SELECT " TW_LEDGER_COLUMNS
-        ", f.run_id, project, family, contributor, sweep, inputs, ci, snapshots, deterministic, "
-        "nondeterministic, loss FROM (SELECT " TW_LEDGER_COLUMNS
+        "SELECT " TW_LEDGER_COLUMNS ", f.run_id, " TW_LEDGER_FACTS
+        " FROM (SELECT " TW_LEDGER_COLUMNS
         " FROM runs_now WHERE start_ns >= CAST($1 AS BIGINT) AND (CAST($2 AS TEXT) = '*' OR home = "
-        "$2)) r LEFT JOIN (SELECT run_id, project, family, contributor, sweep, inputs, ci, "
-        "snapshots, deterministic, nondeterministic, loss FROM facts) f ON f.run_id = r.id",
+        "$2)) r LEFT JOIN (SELECT run_id, " TW_LEDGER_FACTS " FROM facts) f ON f.run_id = r.id",
         v, 2, history_row, &w, err);
 }
 

@@ -31,8 +31,8 @@ bool twin_ledger_off(const char *url)
 }
 
 /* The parameter url goes before the environment; an empty variable counts as none. */
-int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out,
-                     struct twin_error *err)
+static int open_as(const char *home, const char *url, bool read_only, struct twin_ledger **out,
+                   struct twin_error *err)
 {
     const char *given = getenv("TWINRUN_LEDGER");
     struct twin_ledger *l = tw_calloc(1, sizeof *l);
@@ -45,17 +45,20 @@ int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out
     if (url && strcmp(url, "none") == 0) {
         rc = twin_error_set(err, TWIN_EUNSUPPORTED, "there is to be no ledger");
     } else if (url && (tw_starts(url, "postgresql://") || tw_starts(url, "postgres://"))) {
-        rc = tw_db_postgres(url, &l->db, err);
+        rc = tw_db_postgres(url, read_only, &l->db, err);
     } else if (url) { /* not quoted: who mistypes the scheme has typed the password, too */
         rc = twin_error_set(
             err, TWIN_EINVAL,
             "the ledger's address cannot be read; expected postgresql://... or none");
     } else {
         char *path = tw_path_join(home, "ledger.db");
-        rc = path ? tw_db_sqlite(path, &l->db, err) : tw_no_memory(err, "opening the ledger");
+        rc = path ? tw_db_sqlite(path, read_only, &l->db, err)
+                  : tw_no_memory(err, "opening the ledger");
         tw_free(path);
     }
-    if (rc == 0)
+    if (rc == 0 && read_only)
+        rc = tw_schema_check(l->db, err);
+    else if (rc == 0)
         rc = tw_schema_migrate(l->db, TWIN_LEDGER_SCHEMA, err);
     if (rc == 0) {
         *out = l;
@@ -63,6 +66,24 @@ int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out
     }
     twin_ledger_close(l);
     return rc;
+}
+
+int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out,
+                     struct twin_error *err)
+{
+    return open_as(home, url, false, out, err);
+}
+
+int twin_ledger_open_to_read(const char *home, const char *url, struct twin_ledger **out,
+                             struct twin_error *err)
+{
+    return open_as(home, url, true, out, err);
+}
+
+int twin_ledger_change(struct twin_ledger *l, char mark[TWIN_LEDGER_MARK_BYTES],
+                       struct twin_error *err)
+{
+    return l->db->ops->change(l->db, mark, err);
 }
 
 void twin_ledger_close(struct twin_ledger *l)

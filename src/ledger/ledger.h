@@ -27,6 +27,16 @@ struct twin_ledger;
  * twinrun. */
 int twin_ledger_open(const char *home, const char *url, struct twin_ledger **out,
                      struct twin_error *err);
+/* The same for who never writes: nothing is made or migrated, and the database refuses every write.
+ * TWIN_ENOENT: there is no ledger.db. TWIN_EVERSION: made by a newer twinrun, or by an older one.
+ */
+int twin_ledger_open_to_read(const char *home, const char *url, struct twin_ledger **out,
+                             struct twin_error *err);
+/* A mark that is another one after anybody else wrote to the ledger; to ask it costs next to
+ * nothing. It may change without new records. TWIN_EIO: what was opened is not there any more. */
+enum { TWIN_LEDGER_MARK_BYTES = 64 };
+int twin_ledger_change(struct twin_ledger *l, char mark[TWIN_LEDGER_MARK_BYTES],
+                       struct twin_error *err);
 void twin_ledger_close(struct twin_ledger *l);
 /* What it is called in messages, without credentials: "/path/ledger.db", "postgresql://host/name".
  * Owned by l. */
@@ -169,6 +179,41 @@ int twin_ledger_comparisons_since(struct twin_ledger *l, int64_t since_ns,
 typedef int twin_ledger_event_fn(void *user, const struct twin_ledger_event *e);
 int twin_ledger_events(struct twin_ledger *l, int64_t since_ns, twin_ledger_event_fn *each,
                        void *user, struct twin_error *err);
+
+/* ---- pages of long lists, newest first (pages.c). Strings: NULL for any. */
+struct twin_ledger_page {
+    const char *project;
+    const char *command; /* glob */
+    const char *outcome; /* of a comparison; of a run its state, or that of a comparison of it */
+    const char *verb;    /* of comparisons only */
+    int64_t since_ns;
+    /* what is older than the record of this time and id; id NULL: from the newest on */
+    int64_t before_ns;
+    const char *before_id;
+    uint64_t limit;
+};
+/* Where the next page begins: the last record that was looked at, whether it was shown or not.
+ * more: there may be another page. */
+struct twin_ledger_place {
+    int64_t time_ns;
+    char id[33];
+    bool more;
+};
+int twin_ledger_page_of_runs(struct twin_ledger *l, const struct twin_ledger_page *p,
+                             twin_ledger_history_fn *each, void *user,
+                             struct twin_ledger_place *next, struct twin_error *err);
+int twin_ledger_page_of_comparisons(struct twin_ledger *l, const struct twin_ledger_page *p,
+                                    twin_ledger_comparison_fn *each, void *user,
+                                    struct twin_ledger_place *next, struct twin_error *err);
+/* The newest version of one run with its facts. */
+int twin_ledger_run_with_facts(struct twin_ledger *l, const char *id, twin_ledger_history_fn *each,
+                               void *user, struct twin_error *err);
+/* What was written down at recorded_ns or later by the writers' clocks: first versions of runs,
+ * comparisons. At most `limit` of each, in no order. */
+int twin_ledger_news(struct twin_ledger *l, int64_t recorded_ns, uint64_t limit,
+                     twin_ledger_history_fn *run, twin_ledger_comparison_fn *comparison, void *user,
+                     struct twin_error *err);
+
 /* Numbers of records: of runs (newest versions), of all versions, of comparisons. */
 struct twin_ledger_counts {
     uint64_t runs, versions, comparisons, artifacts, events;

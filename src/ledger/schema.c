@@ -120,6 +120,19 @@ static int steps(struct tw_db *db, int64_t from, int upto, struct twin_error *er
     return rc;
 }
 
+int tw_schema_check(struct tw_db *db, struct twin_error *err)
+{
+    int64_t version;
+    int rc = version_of(db, &version, err);
+    rc = rc ? rc : check_version(db, version, err);
+    if (rc == 0 && version != TWIN_LEDGER_SCHEMA)
+        rc = twin_error_set(err, TWIN_EVERSION,
+                            "%s has schema %lld, of an older twinrun: `twinrun ls` of this one "
+                            "brings it to schema %d",
+                            db->name, (long long)version, TWIN_LEDGER_SCHEMA);
+    return rc;
+}
+
 /* Most databases are up to date: these are only read, and no writer is made to wait. */
 int tw_schema_migrate(struct tw_db *db, int upto, struct twin_error *err)
 {

@@ -30,7 +30,7 @@ static struct tw_db *raw(void)
     struct tw_db *db = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
     char *path = tw_path_join(home, "ledger.db");
-    if ((url ? tw_db_postgres(url, &db, &err) : tw_db_sqlite(path, &db, &err)) != 0)
+    if ((url ? tw_db_postgres(url, false, &db, &err) : tw_db_sqlite(path, false, &db, &err)) != 0)
         fail_msg("%s", err.message);
     tw_free(path);
     return db;
@@ -55,7 +55,7 @@ static int fresh(void **state)
     struct tw_db *db = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
     char text[100];
-    if (tw_db_postgres(server, &db, &err) != 0)
+    if (tw_db_postgres(server, false, &db, &err) != 0)
         fail_msg("%s", err.message);
     snprintf(text, sizeof text, "CREATE SCHEMA t%d_%d", (int)getpid(), ++number);
     sql(db, text);
@@ -716,6 +716,180 @@ static void no_memory(void **state)
     }
 }
 
+/* ---- who only reads */
+
+struct listed {
+    int64_t start[64];
+    size_t n, with_facts;
+};
+
+static int list_run(void *user, const struct twin_ledger_run *r, const struct twin_ledger_facts *f)
+{
+    struct listed *s = user;
+    assert_true(s->n < 64);
+    s->start[s->n++] = r->start_ns;
+    s->with_facts += f != NULL;
+    return 0;
+}
+
+static int list_comparison(void *user, const struct twin_ledger_comparison *c)
+{
+    struct listed *s = user;
+    assert_true(s->n < 64);
+    assert_true(c->run_count > 0);
+    s->start[s->n++] = c->time_ns;
+    return 0;
+}
+
+static struct twin_ledger *opened_to_read(void)
+{
+    struct twin_ledger *l = NULL;
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (twin_ledger_open_to_read(home, url, &l, &err) != 0)
+        fail_msg("twin_ledger_open_to_read: %s", err.message);
+    return l;
+}
+
+/* Runs 0 to 19, every fifth of project "q"; those of one time differ by id alone. Comparison i is
+ * of run i. */
+static void fill_pages(struct twin_ledger *l)
+{
+    char id[33], comparison[33];
+    assert_int_equal(twin_ledger_begin(l, NULL), 0);
+    for (int i = 0; i < 20; i++) {
+        struct twin_ledger_run r = run_of(i, id);
+        r.start_ns = 1000 + i / 2;
+        r.command = i % 2 ? "python 100%_a[1].py" : "python 100x_a1.py";
+        r.state = i == 7 ? "exit 1" : "ok";
+        assert_int_equal(twin_ledger_put_run(l, &r, NULL, 0, NULL), 0);
+        const struct twin_ledger_facts f = {.run_id = id, .project = i % 5 ? "p" : "q"};
+        if (i != 19)
+            assert_int_equal(twin_ledger_put_facts(l, &f, NULL), 0);
+        const char *runs[] = {id};
+        snprintf(comparison, sizeof comparison, "%032x", 100 + i);
+        struct twin_ledger_comparison c = {.id = comparison,
+                                           .time_ns = 2000 + i,
+                                           .verb = i % 4 ? "check" : "isolate",
+                                           .command = r.command,
+                                           .outcome = i % 3 ? "same" : "differ",
+                                           .run_id = runs,
+                                           .run_count = 1};
+        assert_int_equal(twin_ledger_put_comparison(l, &c, NULL), 0);
+    }
+    assert_int_equal(twin_ledger_end(l, true, NULL), 0);
+}
+
+static size_t count_runs(struct twin_ledger *l, struct twin_ledger_page p)
+{
+    struct listed s = {.n = 0};
+    struct twin_ledger_place next;
+    p.limit = p.limit ? p.limit : 30;
+    assert_int_equal(twin_ledger_page_of_runs(l, &p, list_run, &s, &next, NULL), 0);
+    return s.n;
+}
+
+static size_t count_comparisons(struct twin_ledger *l, struct twin_ledger_page p)
+{
+    struct listed s = {.n = 0};
+    struct twin_ledger_place next;
+    p.limit = p.limit ? p.limit : 30;
+    assert_int_equal(twin_ledger_page_of_comparisons(l, &p, list_comparison, &s, &next, NULL), 0);
+    return s.n;
+}
+
+static void pages(void **state)
+{
+    (void)state;
+    struct twin_ledger *l = opened();
+    fill_pages(l);
+    struct listed s = {.n = 0};
+    struct twin_ledger_place next;
+    struct twin_ledger_page p = {.limit = 7};
+    size_t rounds = 0;
+    char id[33];
+    do {
+        struct twin_ledger_place at;
+        assert_int_equal(twin_ledger_page_of_runs(l, &p, list_run, &s, &at, NULL), 0);
+        next = at;
+        p.before_ns = next.time_ns;
+        p.before_id = next.id;
+        /* what comes meanwhile is newer than any page that is still to come */
+        struct twin_ledger_run late = run_of(50 + (int)rounds, id);
+        late.start_ns = 9000;
+        assert_int_equal(twin_ledger_put_run(l, &late, NULL, 0, NULL), 0);
+    } while (next.more && ++rounds < 9);
+    assert_int_equal(rounds, 2);
+    assert_int_equal(s.n, 20);
+    assert_int_equal(s.with_facts, 19);
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(s.start[i], 1000 + (19 - (int)i) / 2);
+    assert_int_equal(count_runs(l, (struct twin_ledger_page){.project = "q"}), 4);
+    assert_int_equal(count_runs(l, (struct twin_ledger_page){.outcome = "exit 1"}), 1);
+    assert_int_equal(count_runs(l, (struct twin_ledger_page){.outcome = "differ"}), 7);
+    assert_int_equal(count_runs(l, (struct twin_ledger_page){.command = "*100%_a[[]1].py"}), 10);
+    assert_int_equal(count_runs(l, (struct twin_ledger_page){.command = "*100?_a1.py"}), 10);
+    assert_int_equal(count_runs(l, (struct twin_ledger_page){.command = "PYTHON*"}), 0);
+    assert_int_equal(count_runs(l, (struct twin_ledger_page){.since_ns = 1009}), 2 + rounds + 1);
+    assert_int_equal(count_comparisons(l, (struct twin_ledger_page){.verb = "isolate"}), 5);
+    assert_int_equal(count_comparisons(l, (struct twin_ledger_page){.outcome = "differ"}), 7);
+    assert_int_equal(count_comparisons(l, (struct twin_ledger_page){.project = "q"}), 4);
+    assert_int_equal(count_comparisons(l, (struct twin_ledger_page){.since_ns = 2018}), 2);
+    assert_int_equal(count_comparisons(l, (struct twin_ledger_page){.limit = 3}), 3);
+    s = (struct listed){.n = 0};
+    assert_int_equal(twin_ledger_run_with_facts(l, id_of(3, id), list_run, &s, NULL), 0);
+    assert_int_equal(s.n, 1);
+    assert_int_equal(s.with_facts, 1);
+    twin_ledger_close(l);
+}
+
+static void reading_only(void **state)
+{
+    (void)state;
+    char id[33], before[TWIN_LEDGER_MARK_BYTES], after[TWIN_LEDGER_MARK_BYTES];
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_ledger *none = NULL;
+    if (!url) {
+        assert_int_equal(twin_ledger_open_to_read(home, url, &none, &err), TWIN_ENOENT);
+        assert_null(none);
+    }
+    struct twin_ledger *writer = opened();
+    fill_pages(writer);
+    struct twin_ledger *l = opened_to_read();
+    struct twin_ledger_run r = run_of(77, id);
+    assert_int_not_equal(twin_ledger_put_run(l, &r, NULL, 0, NULL), 0);
+    assert_int_equal(twin_ledger_change(l, before, NULL), 0);
+    assert_int_equal(twin_ledger_put_run(writer, &r, NULL, 0, NULL), 0);
+    assert_int_equal(twin_ledger_change(l, after, NULL), 0);
+    assert_string_not_equal(before, after);
+    struct listed s = {.n = 0};
+    const int64_t now = tw_realtime_ns();
+    assert_int_equal(twin_ledger_news(l, now - (int64_t)600 * 1000000000, 40, list_run,
+                                      list_comparison, &s, NULL),
+                     0);
+    assert_int_equal(s.n, 41);
+    twin_ledger_close(l);
+    twin_ledger_close(writer);
+}
+
+static void gone_while_read(void **state)
+{
+    (void)state;
+    char mark[TWIN_LEDGER_MARK_BYTES], *path = tw_path_join(home, "ledger.db");
+    if (url)
+        skip();
+    twin_ledger_close(opened());
+    struct twin_ledger *l = opened_to_read();
+    assert_int_equal(twin_ledger_change(l, mark, NULL), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_not_equal(twin_ledger_change(l, mark, NULL), 0);
+    twin_ledger_close(opened());
+    struct twin_error err = TWIN_ERROR_INIT;
+    assert_int_equal(twin_ledger_change(l, mark, &err), TWIN_EIO);
+    assert_non_null(strstr(err.message, "replaced"));
+    twin_ledger_close(l);
+    tw_free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -731,6 +905,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(half_migrated, fresh, done),
         cmocka_unit_test_setup_teardown(writers, fresh, done),
         cmocka_unit_test_setup_teardown(broken, fresh, done),
+        cmocka_unit_test_setup_teardown(pages, fresh, done),
+        cmocka_unit_test_setup_teardown(reading_only, fresh, done),
+        cmocka_unit_test_setup_teardown(gone_while_read, fresh, done),
         cmocka_unit_test_setup_teardown(no_memory, fresh, done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
