@@ -20,7 +20,7 @@
 #include <string.h>
 
 struct slo_args {
-    const char *home, *ledger, *targets, *until;
+    const char *home, *ledger, *targets, *until, *rules;
     bool json, csv, all_homes;
 };
 
@@ -34,6 +34,10 @@ static const struct tw_option options[] = {
     {"all-homes", 0, TW_OPT_FLAG, NULL, NULL, "Levels",
      "count the runs of every home that writes to the ledger, not of this one alone",
      FIELD(all_homes)},
+    {"rules", 0, TW_OPT_DIR, "DIR", NULL, "Levels",
+     "write alert rules for Prometheus that go with the targets to DIR/twinrun.rules.yml, and "
+     "compute nothing",
+     FIELD(rules)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(slo_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
@@ -55,18 +59,9 @@ static const struct tw_pair examples[] = {
     {"twinrun slo --targets slo.toml --json", "against the team's own, for a program"},
     {"twinrun slo --all-homes --ledger postgresql://ana@db/runs --csv",
      "a whole fleet, as a table"},
+    {"twinrun slo --targets slo.toml --rules /etc/prometheus/rules", "alerts for the same targets"},
     {NULL, NULL},
 };
-
-/* The start of the longest window of any target; 30 days back where none is longer. */
-static int64_t window_start(const struct tw_slo_targets *t, int64_t until_ns)
-{
-    double longest = 30 * 86400.;
-    for (size_t i = 0; i < t->count; i++)
-        if (t->item[i].window_s > longest)
-            longest = t->item[i].window_s;
-    return until_ns - (int64_t)(longest * 1e9);
-}
 
 /* Prints the rows in the form that was asked for; the exit code. */
 static int print_rows(const struct slo_args *a, const struct tw_slo_rows *rows, int64_t until_ns)
@@ -96,7 +91,7 @@ static int answer(const struct slo_args *a, struct twin_ledger *l, const char *o
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_slo_history *h = NULL;
     struct tw_slo_rows rows = {.count = 0};
-    int rc = tw_slo_history_load(l, a->all_homes ? NULL : owner, window_start(targets, until_ns),
+    int rc = tw_slo_history_load(l, a->all_homes ? NULL : owner, tw_slo_since(targets, until_ns),
                                  &h, &err);
     if (rc == 0)
         rc = tw_slo_compute(h, targets, until_ns, &rows, &err);
@@ -133,6 +128,22 @@ static int run_slo(const struct slo_args *a, const struct tw_slo_targets *target
     return rc;
 }
 
+/* From the targets alone: no ledger is read. */
+static int write_rules(const char *folder, const struct tw_slo_targets *targets)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    size_t left_out = 0;
+    char *text = NULL, *path = tw_path_join(folder, "twinrun.rules.yml");
+    int rc = path ? tw_slo_rules(targets, &text, &left_out, &err) : TWIN_ENOMEM;
+    rc = rc ? rc : tw_write_file_atomic(path, text, strlen(text), &err);
+    if (rc == 0 && left_out)
+        tw_say("slo: %zu of the targets have no rule; comments in %s say why", left_out, path);
+    rc = rc ? tw_trouble(&err, "slo: cannot write the rules") : TW_EXIT_SAME;
+    tw_free(text);
+    tw_free(path);
+    return rc;
+}
+
 static int run(int argc, char **argv)
 {
     struct slo_args a = {0};
@@ -143,6 +154,9 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_slo, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
+    if (a.rules && (a.json || a.csv || a.until || a.all_homes))
+        return tw_bad_use("slo", "--rules reads the targets alone: expected none of --json, --csv, "
+                                 "--until, --all-homes beside it");
     if (a.json && a.csv)
         return tw_bad_use("slo", "--json and --csv: expected one of them");
     if (a.until && twin_trust_time(a.until, &until_ns) != 0)
@@ -152,7 +166,12 @@ static int run(int argc, char **argv)
                           a.until);
     rc = a.targets ? tw_slo_targets_read(a.targets, &targets, &err)
                    : tw_slo_targets_default(&targets, &err);
-    rc = rc ? tw_trouble(&err, "slo: cannot use the targets") : run_slo(&a, &targets, until_ns);
+    if (rc != 0)
+        rc = tw_trouble(&err, "slo: cannot use the targets");
+    else if (a.rules)
+        rc = write_rules(a.rules, &targets);
+    else
+        rc = run_slo(&a, &targets, until_ns);
     tw_slo_targets_free(&targets);
     return rc;
 }

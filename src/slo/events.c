@@ -85,7 +85,7 @@ struct repeat {
 
 /* Two runs of the same inputs? Where the inputs of one are not known, the commands decide, which
  * are equal in a comparison of repeats. */
-static bool same_inputs(const struct slo_run *a, const struct slo_run *b)
+bool slo_same_inputs(const struct slo_run *a, const struct slo_run *b)
 {
     return !*a->inputs || !*b->inputs || word_is(a->inputs, b->inputs);
 }
@@ -110,7 +110,7 @@ static void see_repeats(const struct tw_slo_history *h, struct repeat *repeat,
     for (size_t i = 1; i < c->count; i++) {
         struct repeat *r = &repeat[c->run[i]];
         const enum slo_outcome o = outcome_of(c->agreed[i]);
-        if (!same_inputs(&h->run[c->run[0]], &h->run[c->run[i]]))
+        if (!slo_same_inputs(&h->run[c->run[0]], &h->run[c->run[i]]))
             continue;
         if (r->seen && weight_of(o) <= weight_of(r->outcome))
             continue;
@@ -128,7 +128,7 @@ static bool add_checkpoints(const struct tw_slo_history *h, struct repeat *repea
         k->same > k->compared - k->unknown)
         return true; /* not said, or damaged */
     for (size_t i = 1; i < c->count; i++) {
-        if (!same_inputs(&h->run[c->run[0]], &h->run[c->run[i]]))
+        if (!slo_same_inputs(&h->run[c->run[0]], &h->run[c->run[i]]))
             return true;
         fresh |= !repeat[c->run[i]].checkpoints;
         repeat[c->run[i]].checkpoints = true;
@@ -151,7 +151,7 @@ static bool add_time(const struct tw_slo_history *h, const struct slo_comparison
     const struct slo_run *r = &h->run[c->run[1]];
     const double seconds = (double)(c->time_ns - r->start_ns) / 1e9;
     for (size_t i = 1; i < c->count; i++)
-        if (c->agreed[i] != TWIN_AGREED || !same_inputs(&h->run[c->run[0]], &h->run[c->run[i]]))
+        if (c->agreed[i] != TWIN_AGREED || !slo_same_inputs(&h->run[c->run[0]], &h->run[c->run[i]]))
             return true;
     /* diff is asked whenever somebody likes: its time is no measure */
     if (!word_is(c->verb, "check") || !r->recorded || seconds < 0)

@@ -177,6 +177,7 @@ static struct tw_slo_row *add_row(struct making *m, enum tw_slo_id id, const cha
         .window_s = t ? t->window_s : 30 * 86400.,
         .budget = NAN,
         .left = NAN,
+        .limited = t && !isnan(t->limit),
         .own = t && (t->project || t->family),
     };
     return row;

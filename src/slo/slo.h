@@ -79,6 +79,8 @@ int tw_slo_targets_default(struct tw_slo_targets *out, struct twin_error *err);
  * TWIN_EFORMAT (names the line), TWIN_ENOMEM. tw_slo_targets_free in any case. */
 int tw_slo_targets_read(const char *path, struct tw_slo_targets *out, struct twin_error *err);
 void tw_slo_targets_free(struct tw_slo_targets *t);
+/* The start of the longest window of any target; 30 days back where none is longer. */
+int64_t tw_slo_since(const struct tw_slo_targets *t, int64_t until_ns);
 
 /* ---- what the ledger says */
 
@@ -88,6 +90,69 @@ struct tw_slo_history;
 int tw_slo_history_load(struct twin_ledger *l, const char *home, int64_t since_ns,
                         struct tw_slo_history **out, struct twin_error *err);
 void tw_slo_history_free(struct tw_slo_history *h);
+
+/* ---- counts that only grow (counts.c): for monitors that take differences themselves */
+
+/* What is counted for each project over the whole history. A run counts once as a match and once
+ * as a divergence, whatever was compared when: so no number ever falls while records are only
+ * added, and one that agreed first and differed later is in both. */
+enum tw_slo_count {
+    TW_COUNT_COMPARISONS_MATCH,
+    TW_COUNT_COMPARISONS_DIVERGED,
+    TW_COUNT_COMPARISONS_INCONCLUSIVE,
+    TW_COUNT_COMPARISONS_ERROR,
+    TW_COUNT_REPEATS_MATCH,
+    TW_COUNT_REPEATS_DIVERGED,
+    TW_COUNT_REPEATS_INCONCLUSIVE,
+    TW_COUNT_CHECKPOINTS_MATCH,
+    TW_COUNT_CHECKPOINTS_MISMATCH,
+    TW_COUNT_CHECKPOINTS_MISSING, /* of one run only, or not readable */
+    TW_COUNT_CI_PASS,
+    TW_COUNT_CI_FAIL,
+    TW_COUNT_CI_FLAKY, /* also one of the two before */
+    TW_COUNT_DATA_MATCH,
+    TW_COUNT_DATA_MISMATCH,
+    TW_COUNT_DATA_UNKNOWN,
+    TW_COUNT_OPERATORS,
+    TW_COUNT_ROLLBACKS_RESTORED,
+    TW_COUNT_ROLLBACKS_FAILED,
+    TW_COUNT_ARTIFACTS_TRUE,
+    TW_COUNT_ARTIFACTS_FALSE,
+    TW_COUNT_ARTIFACTS_UNKNOWN,
+    TW_COUNTS
+};
+/* run: of the newest event that was counted; "": none, or no run. */
+struct tw_slo_counter {
+    uint64_t n;
+    char run[33];
+    int64_t time_ns;
+    double value; /* of the newest: 1, or seconds */
+};
+/* Upper bounds of the histogram of run times, in seconds; behind them everything. */
+enum { TW_SLO_BUCKETS = 11 };
+extern const double tw_slo_bucket[TW_SLO_BUCKETS];
+struct tw_slo_project {
+    char *name; /* "": runs of which no project is known */
+    int64_t first_ns;
+    struct tw_slo_counter count[TW_COUNTS];
+    struct tw_slo_counter duration[TW_SLO_BUCKETS + 1]; /* runs that ended well, by bucket */
+    double duration_sum;
+};
+struct tw_slo_counted {
+    struct tw_slo_project *project; /* by name */
+    size_t count;
+};
+/* tw_slo_counted_free in any case. */
+int tw_slo_count(const struct tw_slo_history *h, struct tw_slo_counted *out,
+                 struct twin_error *err);
+void tw_slo_counted_free(struct tw_slo_counted *c);
+
+/* ---- rules for Prometheus (rules.c) */
+
+/* Recording and alert rules for these targets, as the YAML of a rules file; malloc'ed into *out.
+ * What no rule can be made for is a comment in it, and counts in *left_out. */
+int tw_slo_rules(const struct tw_slo_targets *t, char **out, size_t *left_out,
+                 struct twin_error *err);
 
 /* ---- rows */
 
@@ -118,6 +183,7 @@ struct tw_slo_row {
     uint64_t needed;             /* good events, all of them, that would show it kept; 0: n/a */
     double budget, left;         /* bad events that the window allows; share left; NaN: none */
     char why[160];               /* not known: what is missing. "" */
+    bool limited;                /* M3: its limit is given, and the value is a ratio of it */
     bool own;                    /* a target that names this project or family */
     struct tw_slo_burned burned[TW_SLO_BURNED_MAX]; /* newest first */
     size_t burned_count;

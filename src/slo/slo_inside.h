@@ -57,6 +57,8 @@ struct slo_events {
     struct slo_event *item;
     size_t count, room;
 };
+/* Two runs of the same inputs? Where those of one are not known, yes. */
+bool slo_same_inputs(const struct slo_run *a, const struct slo_run *b);
 /* Makes the events of a history, in the order of time for each indicator. */
 int slo_events_make(const struct tw_slo_history *h, struct slo_events *out, struct twin_error *err);
 

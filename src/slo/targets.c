@@ -50,6 +50,15 @@ void tw_slo_targets_free(struct tw_slo_targets *t)
     *t = (struct tw_slo_targets){.count = 0};
 }
 
+int64_t tw_slo_since(const struct tw_slo_targets *t, int64_t until_ns)
+{
+    double longest = WINDOW_DAYS * DAY_S;
+    for (size_t i = 0; i < t->count; i++)
+        if (t->item[i].window_s > longest)
+            longest = t->item[i].window_s;
+    return until_ns - (int64_t)(longest * 1e9);
+}
+
 /* ---- the file */
 
 /* The target that is being read is the last one. named: it has said which indicator it is of. */

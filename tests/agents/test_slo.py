@@ -22,6 +22,7 @@ import sys
 import time
 
 import pytest
+from ledger_by_hand import Ledger
 
 mpmath = pytest.importorskip("mpmath")
 BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
@@ -48,116 +49,6 @@ def rows_of(home, *options):
         (r["indicator"], r["scope"], r["name"], r["subject"] if r["indicator"] == "M10" else ""): r
         for r in answer["indicators"]
     }
-
-
-class Ledger:
-    """A home whose ledger is filled by hand; the tables are twinrun's own."""
-
-    def __init__(self, home):
-        self.home = str(home)
-        os.makedirs(self.home, exist_ok=True)
-        subprocess.run([TWINRUN, "ls", "--home", self.home], check=True, capture_output=True)
-        self.db = sqlite3.connect(os.path.join(self.home, "ledger.db"))
-        self.number = 0
-        self.now = time.time_ns()
-
-    def id(self):
-        self.number += 1
-        return "%032x" % self.number
-
-    def run(
-        self,
-        start=None,
-        command="python t.py",
-        state="ok",
-        wall=1.0,
-        facts=True,
-        project="p",
-        family="",
-        who="",
-        sweep="",
-        inputs="i",
-        ci=0,
-        snapshots=0,
-        deterministic=-1,
-        calls=-1,
-        loss=None,
-        host="h",
-        steps=5,
-    ):
-        run = self.id()
-        start = self.now - HOUR if start is None else start
-        self.db.execute(
-            "INSERT INTO runs VALUES (?,1,0,'','gone-'||?,'run',?,'[]',?,?,0,?,?,?,9,0,1,'')",
-            (run, run, command, host, state, start, wall, steps),
-        )
-        if facts:
-            self.db.execute(
-                "INSERT INTO facts VALUES (?,0,?,?,?,?,?,?,?,?,?,?)",
-                (
-                    run,
-                    project,
-                    family,
-                    who,
-                    sweep,
-                    inputs,
-                    ci,
-                    snapshots,
-                    deterministic,
-                    calls,
-                    loss,
-                ),
-            )
-        return run
-
-    def compare(self, runs, agreed, outcome, verb="check", when=None, repeats=1, checks=None, **o):
-        checks = checks or (-1, 0, 0, 0)
-        comparison = self.id()
-        self.db.execute(
-            "INSERT INTO comparisons (id, recorded_ns, time_ns, verb, command, outcome, first, "
-            "first_step, cause, layer, repeats, checkpoints, checkpoints_same, "
-            "checkpoints_unknown, checkpoints_missing) VALUES (?,0,?,?,?,?,'',-1,?,?,?,?,?,?,?)",
-            (
-                comparison,
-                self.now - HOUR // 2 if when is None else when,
-                verb,
-                o.get("command", "python t.py"),
-                outcome,
-                o.get("cause", ""),
-                o.get("layer", ""),
-                repeats,
-                *checks,
-            ),
-        )
-        for place, run in enumerate(runs):
-            word = "" if place == 0 else agreed[place - 1]
-            self.db.execute("INSERT INTO compared VALUES (?,?,?,?)", (comparison, place, run, word))
-
-    def event(self, kind, outcome, when=None, project="p", subject="s"):
-        self.db.execute(
-            "INSERT INTO events VALUES (?,0,?,?,?,?,?,'','','')",
-            (
-                self.id(),
-                self.now - HOUR // 2 if when is None else when,
-                kind,
-                outcome,
-                subject,
-                project,
-            ),
-        )
-
-    def repeats(self, good, bad=0, unknown=0, **run):
-        for agreed, n in (("agrees", good), ("differs", bad), ("unknown", unknown)):
-            for _ in range(n):
-                word = {"agrees": "same", "differs": "differ", "unknown": "inconclusive"}[agreed]
-                self.compare([self.run(**run), self.run(**run)], [agreed], word, layer="forward")
-
-    def done(self):
-        self.db.commit()
-        return self.home
-
-
-# ---- the oracle
 
 
 def quantile(cdf, p, low, high):

@@ -51,6 +51,7 @@ SAMPLES = {
     "KEY": "team.key",
     "PUB": "team.pub",
     "PATH": "new.key",
+    "ADDRESS:PORT": "127.0.0.1:0",
     "URL": "none",
     "WHEN": "3d",
     "WORK": "32*{n},samples",

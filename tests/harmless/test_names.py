@@ -341,6 +341,14 @@ CASES = {
         ([], None, [["--json"], ["--csv"], ["--all-homes"]]),
         (["--targets", b"./" + NAME], None, []),
         (["--until", ALL], None, []),
+        (["--rules", b"./" + NAME], None, []),
+    ],
+    "serve": [
+        (["--textfile", "."], None, [["--targets", b"./" + NAME]]),
+        (["--listen", ALL], None, []),
+        (["--unix", b"./" + NAME + b"/x"], None, []),
+        (["--token-file", b"./" + NAME], None, []),
+        (["--cert", b"./" + NAME, "--key", b"./" + NAME], None, []),
     ],
     "gather": [
         ([b"./" + NAME], None, []),

@@ -154,7 +154,7 @@ static json_t *burned_json(const struct tw_slo_row *r)
     return list;
 }
 
-static json_t *row_json(const struct tw_slo_row *r)
+json_t *tw_slo_row_json(const struct tw_slo_row *r)
 {
     json_t *counts = json_pack("{s:o, s:o, s:o, s:o}", "good", tw_json_count(r->good), "bad",
                                tw_json_count(r->bad), "unknown", tw_json_count(r->unknown), "from",
@@ -177,7 +177,7 @@ json_t *tw_slo_json(const struct tw_slo_rows *rows, int64_t until_ns)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < rows->count; i++)
-        json_array_append_new(list, row_json(&rows->row[i]));
+        json_array_append_new(list, tw_slo_row_json(&rows->row[i]));
     return json_pack("{s:s, s:s, s:I, s:o}", "schema", "twinrun.slo/1", "outcome",
                      tw_slo_state_name(tw_slo_verdict(rows)), "until_ns", (json_int_t)until_ns,
                      "indicators", list);

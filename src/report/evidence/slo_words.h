@@ -12,6 +12,8 @@
 void tw_slo_print(FILE *out, const struct tw_slo_rows *rows, int64_t until_ns);
 /* The object twinrun.slo/1; the caller's reference. NULL: no memory. */
 json_t *tw_slo_json(const struct tw_slo_rows *rows, int64_t until_ns);
+/* One of its indicators; NULL: no memory. */
+json_t *tw_slo_row_json(const struct tw_slo_row *r);
 /* All rows as a table. Cells that a spreadsheet would take for a formula are quoted so that it does
  * not. malloc'ed; NULL: no memory. */
 char *tw_slo_csv(const struct tw_slo_rows *rows);
