@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/err.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -292,6 +293,18 @@ static int start(struct server *s, struct twin_error *err)
     return rc ? rc : start_events(s, wake, err);
 }
 
+/* Of most ledgers it is there within a moment; of a huge one it comes later. */
+static void wait_for_snapshot(struct server *s)
+{
+    struct pollfd p = {.fd = event_get_fd(s->wake), .events = POLLIN};
+    const uint64_t end_ns = tw_monotonic_ns() + (uint64_t)SERVE_FIRST_S * 1000000000;
+    while (!s->state && s->up && tw_monotonic_ns() < end_ns)
+        if (poll(&p, 1, 100) > 0)
+            on_wake(-1, 0, s);
+    if (!s->state)
+        tw_front_say(s->front, "serve: the ledger is still being read: metrics come later");
+}
+
 int tw_serve(const struct tw_serve_options *o, const struct tw_front *front, struct twin_error *err)
 {
     struct server *s = tw_calloc(1, sizeof *s);
@@ -305,7 +318,7 @@ int tw_serve(const struct tw_serve_options *o, const struct tw_front *front, str
     signal(SIGPIPE, SIG_IGN);
     int rc = start(s, err);
     if (rc == 0) {
-        on_wake(-1, 0, s); /* the first snapshot is there */
+        wait_for_snapshot(s);
         say_where(s);
         if (event_base_dispatch(s->base) < 0)
             rc = twin_error_set(err, TWIN_EIO, "the loop of events failed");

@@ -13,13 +13,15 @@
 
 /*
  * Limits. A request must be there whole within REQUEST_S of its first byte, and its answer be taken
- * within ANSWER_S; IDLE_S is how long nothing may move.
+ * within ANSWER_S; IDLE_S is how long nothing may move. FIRST_S: what the start waits for a
+ * snapshot.
  */
 enum {
     SERVE_CONNECTIONS = 600,
     SERVE_EVENT_CLIENTS = 400,
     SERVE_HEADER_BYTES = 16384,
     SERVE_BODY_BYTES = 1024,
+    SERVE_FIRST_S = 5,
     SERVE_REQUEST_S = 10,
     SERVE_IDLE_S = 10,
     SERVE_ANSWER_S = 60,

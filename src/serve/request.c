@@ -188,8 +188,12 @@ static void send_metrics(struct server *s, struct evhttp_request *req)
 static void send_health(struct server *s, struct evhttp_request *req)
 {
     struct tw_buf b = {0};
-    tw_buf_printf(&b, "{\"schema\":\"twinrun.health/1\",\"ledger\":\"%s\",\"snapshot_age_s\":%.3f}",
-                  s->up ? "up" : "down", serve_age(s));
+    tw_buf_printf(&b, "{\"schema\":\"twinrun.health/1\",\"ledger\":\"%s\",\"snapshot_age_s\":",
+                  s->up ? "up" : "down");
+    if (s->state)
+        tw_buf_printf(&b, "%.3f}", serve_age(s));
+    else
+        tw_buf_puts(&b, "null}");
     reply(req, s->up ? 200 : 503, "application/json", &b);
 }
 
@@ -286,6 +290,10 @@ void serve_request(struct evhttp_request *req, void *server)
     const int status = serve_query_parse(evhttp_request_get_uri(req), tw_realtime_ns(), &q, why);
     if (status != 200) {
         reply_fault(req, status, why);
+        return;
+    }
+    if (!s->state && (q.route == SERVE_METRICS || q.route == SERVE_INDICATORS)) {
+        reply_fault(req, 503, "the ledger is still being read");
         return;
     }
     switch (q.route) {

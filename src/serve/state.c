@@ -220,16 +220,15 @@ static int add_divergence(void *user, const struct twin_ledger_comparison *c)
 /* ---- the whole */
 
 /* Rows are those of `twinrun slo`, which looks at the windows of the targets alone. */
-static int fill_rows(struct serve_state *s, struct twin_ledger *l, const struct tw_slo_targets *t,
-                     struct twin_error *err)
+static int fill_rows(struct serve_state *s, const struct tw_slo_history *whole,
+                     const struct tw_slo_targets *t, struct twin_error *err)
 {
-    struct tw_slo_history *h = NULL;
+    struct tw_slo_history *h = tw_slo_history_newer(whole, tw_slo_since(t, s->made_ns));
     struct tw_slo_rows rows = {.count = 0};
-    int rc = tw_slo_history_load(l, NULL, tw_slo_since(t, s->made_ns), &h, err);
-    rc = rc ? rc : tw_slo_compute(h, t, s->made_ns, &rows, err);
+    int rc = h ? tw_slo_compute(h, t, s->made_ns, &rows, err) : TWIN_ENOMEM;
     rc = rc ? rc : add_rows(s, &rows);
     tw_slo_rows_free(&rows);
-    tw_slo_history_free(h);
+    tw_slo_history_newer_free(h);
     return rc;
 }
 
@@ -241,8 +240,8 @@ static int fill(struct serve_state *s, struct twin_ledger *l, const struct tw_sl
     struct tw_slo_history *h = NULL;
     int rc = tw_slo_history_load(l, NULL, 0, &h, err);
     rc = rc ? rc : tw_slo_count(h, &s->counted, err);
+    rc = rc ? rc : fill_rows(s, h, t, err);
     tw_slo_history_free(h);
-    rc = rc ? rc : fill_rows(s, l, t, err);
     if (rc == 0)
         never_fall(&s->counted, high);
     rc = rc ? rc : copy_counted(&s->counted, high);

@@ -256,6 +256,14 @@ static int make_snapshot(struct serve_workers *w, struct twin_error *err)
     return 0;
 }
 
+/* Can the ledger be read at all? A wrong address is an error at once. */
+static int look_at_first(struct serve_workers *w, struct twin_error *err)
+{
+    char mark[TWIN_LEDGER_MARK_BYTES];
+    int rc = twin_ledger_open_to_read(w->o->home, w->o->ledger, &w->ledger, err);
+    return rc ? rc : twin_ledger_change(w->ledger, mark, err);
+}
+
 /* One look at the ledger. */
 static int look(struct serve_workers *w, struct twin_error *err)
 {
@@ -283,6 +291,8 @@ static int look(struct serve_workers *w, struct twin_error *err)
 static void *watch(void *user)
 {
     struct serve_workers *w = user;
+    struct twin_error first = TWIN_ERROR_INIT;
+    set_up(w, look(w, &first) == 0, first.message);
     for (;;) {
         const int64_t pause = (int64_t)(REST * w->took_s * 1e9);
         if (rest(w, pause > LOOK_S * SECOND_NS ? pause : LOOK_S * SECOND_NS))
@@ -458,7 +468,7 @@ int serve_workers_start(const struct tw_serve_options *o, struct serve_workers *
     pthread_cond_init(&w->stopping, &clock);
     pthread_condattr_destroy(&clock);
     int rc = pipe2(w->wake, O_CLOEXEC | O_NONBLOCK) == 0 ? 0 : twin_error_system(err, "no pipe");
-    rc = rc ? rc : look(w, err);
+    rc = rc ? rc : look_at_first(w, err);
     rc = rc ? rc : start_threads(w, err);
     if (rc != 0) {
         serve_workers_stop(w);

@@ -29,8 +29,8 @@ struct serve_news {
 };
 
 struct serve_workers;
-/* Reads the ledger once before it returns, so that a wrong address or folder is an error at once.
- * *fd: readable when there is something to take. */
+/* Opens the ledger before it returns, so that a wrong address or folder is an error at once. *fd:
+ * readable when there is something to take. */
 int serve_workers_start(const struct tw_serve_options *o, struct serve_workers **out, int *fd,
                         struct twin_error *err);
 void serve_workers_stop(struct serve_workers *w);

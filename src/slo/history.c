@@ -252,6 +252,37 @@ static int index_isolations(struct tw_slo_history *h)
     return 0;
 }
 
+struct tw_slo_history *tw_slo_history_newer(const struct tw_slo_history *h, int64_t since_ns)
+{
+    struct tw_slo_history *newer = tw_calloc(1, sizeof *newer);
+    size_t old = 0, gone = 0;
+    if (!newer)
+        return NULL;
+    /* both are sorted by time */
+    while (old < h->comparisons && h->comparison[old].time_ns < since_ns)
+        old++;
+    while (gone < h->happenings && h->happened[gone].time_ns < since_ns)
+        gone++;
+    *newer = *h;
+    newer->comparison = h->comparison ? h->comparison + old : NULL;
+    newer->comparisons -= old;
+    newer->happened = h->happened ? h->happened + gone : NULL;
+    newer->happenings -= gone;
+    newer->isolated = NULL;
+    newer->isolations = 0;
+    if (index_isolations(newer) == 0)
+        return newer;
+    tw_free(newer);
+    return NULL;
+}
+
+void tw_slo_history_newer_free(struct tw_slo_history *h)
+{
+    if (h)
+        tw_free(h->isolated);
+    tw_free(h);
+}
+
 int tw_slo_history_load(struct twin_ledger *l, const char *home, int64_t since_ns,
                         struct tw_slo_history **out, struct twin_error *err)
 {

@@ -90,6 +90,11 @@ struct tw_slo_history;
 int tw_slo_history_load(struct twin_ledger *l, const char *home, int64_t since_ns,
                         struct tw_slo_history **out, struct twin_error *err);
 void tw_slo_history_free(struct tw_slo_history *h);
+/* The same without the comparisons and events before since_ns, so that rows are those of a history
+ * that was loaded from then on. It borrows all from h; tw_slo_history_newer_free. NULL: no memory.
+ */
+struct tw_slo_history *tw_slo_history_newer(const struct tw_slo_history *h, int64_t since_ns);
+void tw_slo_history_newer_free(struct tw_slo_history *h);
 
 /* ---- counts that only grow (counts.c): for monitors that take differences themselves */
 

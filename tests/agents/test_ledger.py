@@ -278,3 +278,48 @@ def test_ten_thousand_runs(tmp_path):
         f"ls of 10,001 runs: folders {folders:.2f} s, making the ledger {made:.2f} s, ledger {known:.3f} s, the 20 newest {newest:.3f} s"
     )
     assert known < folders / 3
+
+
+def test_serve_reads_postgresql_loses_it_and_finds_it_again(server, tmp_path):
+    """Also: what it serves never holds the password, and its session cannot write."""
+    from serve_helper import serving, until, value
+
+    home = tmp_path / "home"
+    twinrun(home, "record", "-q", "--", JOB, "--steps", "2", url=server.url)
+    twinrun(
+        home, "check", "-q", "--", JOB, "--steps", "3", "--noise-at", "1", url=server.url, code=1
+    )
+    env = {"TWINRUN_LEDGER": server.url}
+    with serving(home, env=env) as s:
+        run = s.get("/api/v1/runs?limit=1").json["runs"][0]
+        assert s.get("/api/v1/runs/" + run["id"]).json["run"]["name"] == run["name"]
+        verdicts = s.get("/api/v1/verdicts?outcome=differ").json["verdicts"]
+        assert verdicts and run["id"] in [r["id"] for v in verdicts for r in v["runs"]]
+        key = {"project": run["facts"]["project"], "outcome": "diverged"}
+        before = value(s.metrics(), "twinrun_comparisons_total", **key)
+        assert before >= 1
+        twinrun(
+            home,
+            "check",
+            "-q",
+            "--",
+            JOB,
+            "--steps",
+            "3",
+            "--noise-at",
+            "1",
+            url=server.url,
+            code=1,
+        )
+        until(lambda: value(s.metrics(), "twinrun_comparisons_total", **key) == before + 1)
+        server.stop()
+        try:
+            until(lambda: s.get("/healthz").status == 503)
+            assert s.get("/api/v1/runs").status == 503
+            assert value(s.metrics(), "twinrun_comparisons_total", **key) == before + 1
+        finally:
+            server.start()
+        until(lambda: s.get("/healthz").status == 200)
+        until(lambda: s.get("/api/v1/runs").status == 200)
+        pages = [s.get(p).text for p in ("/", "/metrics", "/api/v1/runs", "/api/v1/indicators")]
+        assert "s3cret" not in "".join(pages) + s.read_log()

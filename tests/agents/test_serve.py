@@ -560,7 +560,8 @@ class Events:
         self.until(b": twinrun")
 
     def until(self, words):
-        while words not in self.data:
+        """Reads until these words came, and all of the event that they are of."""
+        while not re.search(re.escape(words) + rb".*?\n\n", self.data, re.S):
             more = self.socket.recv(65536)
             assert more, "the server closed"
             self.data += more
