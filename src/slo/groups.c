@@ -14,16 +14,6 @@
 
 static const double CONFIDENCE = .95;
 
-bool slo_in_scope(enum tw_slo_scope scope, const char *name, const char *project,
-                  const char *family, const char *contributor)
-{
-    const char *const own[] = {[TW_SLO_ALL] = name,
-                               [TW_SLO_PROJECT] = project,
-                               [TW_SLO_FAMILY] = family,
-                               [TW_SLO_CONTRIBUTOR] = contributor};
-    return strcmp(own[scope], name) == 0;
-}
-
 /* Runs of one group stand together: same command and inputs. For times also the machine, and what
  * was recorded: watching more takes longer. */
 static int by_job(const void *x, const void *y)
@@ -84,28 +74,25 @@ static double time_ratio(const double *x, size_t n, double limit, struct twin_in
 }
 
 /* Runs that ended well, of the scope and the window, and have a value. */
-static size_t gather(const struct tw_slo_history *h, const struct slo_question *q, value_fn *value,
-                     const struct slo_run **out)
+static size_t gather(const struct slo_question *q, value_fn *value, const struct slo_run **out)
 {
     size_t n = 0;
-    for (size_t i = 0; i < h->runs; i++) {
-        const struct slo_run *r = &h->run[i];
+    for (size_t i = 0; i < q->count; i++) {
+        const struct slo_run *r = q->run[i];
         if (r->recorded && strcmp(r->state, "ok") == 0 && r->start_ns > q->from_ns &&
-            r->start_ns <= q->until_ns && !isnan(value(r)) &&
-            slo_in_scope(q->scope, q->name, r->project, r->family, r->contributor))
+            r->start_ns <= q->until_ns && !isnan(value(r)))
             out[n++] = r;
     }
     return n;
 }
 
-static int worst_group(const struct tw_slo_history *h, const struct slo_question *q,
-                       order_fn *order, value_fn *value, ratio_fn *ratio, struct tw_slo_row *row,
-                       struct twin_error *err)
+static int worst_group(const struct slo_question *q, order_fn *order, value_fn *value,
+                       ratio_fn *ratio, struct tw_slo_row *row, struct twin_error *err)
 {
-    const struct slo_run **run = tw_calloc(h->runs + 1, sizeof *run);
-    double *x = tw_calloc(h->runs + 1, sizeof *x);
-    int rc = run && x ? 0 : tw_no_memory(err, "for the values of %zu runs", h->runs);
-    const size_t n = rc == 0 ? gather(h, q, value, run) : 0;
+    const struct slo_run **run = tw_calloc(q->count + 1, sizeof *run);
+    double *x = tw_calloc(q->count + 1, sizeof *x);
+    int rc = run && x ? 0 : tw_no_memory(err, "for the values of %zu runs", q->count);
+    const size_t n = rc == 0 ? gather(q, value, run) : 0;
     if (n)
         qsort(run, n, sizeof *run, order);
     for (size_t i = 0, end; i < n; i = end) {
@@ -128,14 +115,12 @@ static int worst_group(const struct tw_slo_history *h, const struct slo_question
     return rc;
 }
 
-int slo_group_variance(const struct tw_slo_history *h, const struct slo_question *q,
-                       struct tw_slo_row *row, struct twin_error *err)
+int slo_group_variance(const struct slo_question *q, struct tw_slo_row *row, struct twin_error *err)
 {
-    return worst_group(h, q, by_job, loss_of, variance_ratio, row, err);
+    return worst_group(q, by_job, loss_of, variance_ratio, row, err);
 }
 
-int slo_group_run_time(const struct tw_slo_history *h, const struct slo_question *q,
-                       struct tw_slo_row *row, struct twin_error *err)
+int slo_group_run_time(const struct slo_question *q, struct tw_slo_row *row, struct twin_error *err)
 {
-    return worst_group(h, q, by_job_and_machine, time_of, time_ratio, row, err);
+    return worst_group(q, by_job_and_machine, time_of, time_ratio, row, err);
 }

@@ -37,14 +37,13 @@ static bool same_sweep(const char *a, const char *b)
 }
 
 /* Cells of the runs in question, the runs of one put together. */
-static size_t gather(const struct tw_slo_history *h, const struct slo_question *q, struct cell *c)
+static size_t gather(const struct slo_question *q, struct cell *c)
 {
     size_t n = 0, kept = 0;
-    for (size_t i = 0; i < h->runs; i++) {
-        const struct slo_run *r = &h->run[i];
+    for (size_t i = 0; i < q->count; i++) {
+        const struct slo_run *r = q->run[i];
         if (strchr(r->sweep, '/') && !isnan(r->loss) && strcmp(r->state, "ok") == 0 &&
-            r->start_ns > q->from_ns && r->start_ns <= q->until_ns &&
-            slo_in_scope(q->scope, q->name, r->project, r->family, r->contributor))
+            r->start_ns > q->from_ns && r->start_ns <= q->until_ns)
             c[n++] = (struct cell){r->sweep, r->command, r->loss, 1};
     }
     if (n)
@@ -89,13 +88,12 @@ static size_t end_of_sweep(const struct cell *c, size_t from, size_t n)
 }
 
 /* The mean over all pairs; each pair counts as one comparison. */
-int slo_ranking(const struct tw_slo_history *h, const struct slo_question *q,
-                struct tw_slo_row *row, struct twin_error *err)
+int slo_ranking(const struct slo_question *q, struct tw_slo_row *row, struct twin_error *err)
 {
-    struct cell *c = tw_calloc(h->runs + 1, sizeof *c);
-    double *x = tw_calloc(2 * h->runs + 2, sizeof *x), sum = 0;
+    struct cell *c = tw_calloc(q->count + 1, sizeof *c);
+    double *x = tw_calloc(2 * q->count + 2, sizeof *x), sum = 0;
     int rc = c && x ? 0 : tw_no_memory(err, "for the rankings of sweeps");
-    const size_t n = rc == 0 ? gather(h, q, c) : 0;
+    const size_t n = rc == 0 ? gather(q, c) : 0;
     size_t pairs = 0;
     for (size_t i = 0; i < n; i = end_of_sweep(c, i, n)) {
         const size_t end = end_of_sweep(c, i, n);
@@ -103,7 +101,7 @@ int slo_ranking(const struct tw_slo_history *h, const struct slo_question *q,
             if (!same_sweep(c[i].sweep, c[k].sweep))
                 continue;
             const double tau = tau_of(c + i, end - i, c + k, end_of_sweep(c, k, n) - k, x,
-                                      x + h->runs + 1);
+                                      x + q->count + 1);
             if (isnan(tau))
                 continue;
             sum += tau;

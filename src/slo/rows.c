@@ -101,6 +101,7 @@ struct making {
     int64_t until_ns;
     struct slo_event *event;
     size_t events;
+    const struct slo_run **run; /* sorted by name, and those of one name as the history has them */
     enum tw_slo_scope scope;
     struct tw_slo_rows *out;
     size_t room;
@@ -303,19 +304,45 @@ static int make_times(const struct making *m, const struct tw_slo_target *t, str
     return 0;
 }
 
+static const char *run_name(enum tw_slo_scope scope, const struct slo_run *r)
+{
+    return name_of(scope, r->project, r->family, r->contributor);
+}
+
+/* The runs of a name: where they begin in m->run, and how many there are. */
+static size_t runs_of(const struct making *m, const char *name, size_t *count)
+{
+    size_t bound[2];
+    for (int end = 0; end < 2; end++) { /* the first that is not below, the first that is above */
+        size_t low = 0, high = m->h->runs;
+        while (low < high) {
+            const size_t middle = low + (high - low) / 2;
+            const bool below = strcmp(run_name(m->scope, m->run[middle]), name) < end;
+            low = below ? middle + 1 : low;
+            high = below ? high : middle;
+        }
+        bound[end] = low;
+    }
+    *count = bound[1] - bound[0];
+    return bound[0];
+}
+
 static int make_groups(const struct making *m, const struct tw_slo_target *t,
                        struct tw_slo_row *row)
 {
     const uint64_t least = least_of(t, row->id == TW_SLO_RANKING ? PAIRS_LEAST : REPEATS_LEAST);
-    const struct slo_question q = {m->scope,    row->name,          window_start(m, row->window_s),
-                                   m->until_ns, t ? t->limit : NAN, least};
+    size_t count = 0;
+    const size_t first = runs_of(m, row->name, &count);
+    const struct slo_question q = {
+        m->run + first,     count, window_start(m, row->window_s), m->until_ns,
+        t ? t->limit : NAN, least};
     int rc = 0;
     if (row->id == TW_SLO_VARIANCE)
-        rc = slo_group_variance(m->h, &q, row, m->err);
+        rc = slo_group_variance(&q, row, m->err);
     else if (row->id == TW_SLO_RUN_TIME)
-        rc = slo_group_run_time(m->h, &q, row, m->err);
+        rc = slo_group_run_time(&q, row, m->err);
     else
-        rc = slo_ranking(m->h, &q, row, m->err);
+        rc = slo_ranking(&q, row, m->err);
     if (row->id == TW_SLO_VARIANCE && isnan(q.limit) && !isnan(row->target)) {
         row->state = TW_SLO_NOT_KNOWN;
         snprintf(row->why, sizeof row->why,
@@ -428,8 +455,39 @@ static int by_contributor(const void *a, const void *b)
     return by_name(TW_SLO_CONTRIBUTOR, a, b);
 }
 
+/* The same of runs. Of one name the order is that of the history, whose array they point into. */
+static int run_order(enum tw_slo_scope scope, const void *x, const void *y)
+{
+    const struct slo_run *a = *(const struct slo_run *const *)x;
+    const struct slo_run *b = *(const struct slo_run *const *)y;
+    const int order = strcmp(run_name(scope, a), run_name(scope, b));
+    return order ? order : (a > b) - (a < b);
+}
+static int runs_by_all(const void *a, const void *b)
+{
+    return run_order(TW_SLO_ALL, a, b);
+}
+static int runs_by_project(const void *a, const void *b)
+{
+    return run_order(TW_SLO_PROJECT, a, b);
+}
+static int runs_by_family(const void *a, const void *b)
+{
+    return run_order(TW_SLO_FAMILY, a, b);
+}
+static int runs_by_contributor(const void *a, const void *b)
+{
+    return run_order(TW_SLO_CONTRIBUTOR, a, b);
+}
+
 static int make_scope(struct making *m)
 {
+    static int (*const run_orders[])(const void *, const void *) = {
+        [TW_SLO_ALL] = runs_by_all,
+        [TW_SLO_PROJECT] = runs_by_project,
+        [TW_SLO_FAMILY] = runs_by_family,
+        [TW_SLO_CONTRIBUTOR] = runs_by_contributor,
+    };
     static int (*const order[])(const void *, const void *) = {
         [TW_SLO_ALL] = by_all,
         [TW_SLO_PROJECT] = by_project,
@@ -440,6 +498,8 @@ static int make_scope(struct making *m)
     int rc = names_of(m->h, m->scope, &names) ? 0 : TWIN_ENOMEM;
     if (m->events)
         qsort(m->event, m->events, sizeof *m->event, order[m->scope]);
+    if (m->h->runs)
+        qsort(m->run, m->h->runs, sizeof *m->run, run_orders[m->scope]);
     for (size_t i = 0; rc == 0 && i < names.count; i++) {
         size_t budgets[3] = {0};
         for (size_t id = 0; rc == 0 && id < TW_SLO_IDS; id++)
@@ -470,6 +530,11 @@ int tw_slo_compute(const struct tw_slo_history *h, const struct tw_slo_targets *
     struct making m = {.h = h, .targets = t, .until_ns = until_ns, .out = out, .err = err};
     *out = (struct tw_slo_rows){.count = 0};
     int rc = slo_events_make(h, &events, err);
+    m.run = rc == 0 ? tw_calloc(h->runs + 1, sizeof *m.run) : NULL;
+    if (rc == 0 && !m.run)
+        rc = TWIN_ENOMEM;
+    for (size_t i = 0; rc == 0 && i < h->runs; i++)
+        m.run[i] = &h->run[i];
     m.event = events.item;
     m.events = events.count;
     for (int scope = TW_SLO_ALL; rc == 0 && scope <= TW_SLO_CONTRIBUTOR; scope++) {
@@ -478,6 +543,7 @@ int tw_slo_compute(const struct tw_slo_history *h, const struct tw_slo_targets *
     }
     if (out->count)
         qsort(out->row, out->count, sizeof *out->row, by_indicator);
+    tw_free(m.run);
     tw_free(events.item);
     return rc == TWIN_ENOMEM ? tw_no_memory(err, "for the rows of service levels") : rc;
 }

@@ -66,24 +66,19 @@ int slo_events_make(const struct tw_slo_history *h, struct slo_events *out, stru
 
 /* What is asked of groups: of the runs in the window that belong to a scope. */
 struct slo_question {
-    enum tw_slo_scope scope;
-    const char *name;
+    const struct slo_run *const *run; /* those of the scope */
+    size_t count;
     int64_t from_ns, until_ns;
     double limit;   /* M3 */
     uint64_t least; /* runs of a group */
 };
 /* Fills value, interval, runs, good (groups that can be judged), subject of a row with the worst
  * group. */
-int slo_group_variance(const struct tw_slo_history *h, const struct slo_question *q,
-                       struct tw_slo_row *row, struct twin_error *err);
-int slo_group_run_time(const struct tw_slo_history *h, const struct slo_question *q,
-                       struct tw_slo_row *row, struct twin_error *err);
-int slo_ranking(const struct tw_slo_history *h, const struct slo_question *q,
-                struct tw_slo_row *row, struct twin_error *err);
-
-/* Does something of this project, ... belong to the scope? */
-bool slo_in_scope(enum tw_slo_scope scope, const char *name, const char *project,
-                  const char *family, const char *contributor);
+int slo_group_variance(const struct slo_question *q, struct tw_slo_row *row,
+                       struct twin_error *err);
+int slo_group_run_time(const struct slo_question *q, struct tw_slo_row *row,
+                       struct twin_error *err);
+int slo_ranking(const struct slo_question *q, struct tw_slo_row *row, struct twin_error *err);
 
 /* ---- judging (judge.c) */
 

@@ -62,7 +62,12 @@ class Serve:
             words, stderr=subprocess.PIPE, env={**os.environ, "TWINRUN_LEDGER": "", **(env or {})}
         )
         os.set_blocking(self.process.stderr.fileno(), False)
-        self.said("listening on ")
+        try:
+            self.said("listening on ")
+        except BaseException:
+            self.process.kill()
+            self.process.wait()
+            raise
         self.where = re.search(r"listening on (\S+)", self.log).group(1)
         found = re.match(r"https?://(?:\[.*\]|[^/:]*):(\d+)/", self.where)
         self.port = int(found.group(1)) if found else None
