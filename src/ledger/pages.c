@@ -111,6 +111,8 @@ static void fill(struct tw_db_value v[PARAMETERS], const struct twin_ledger_page
     v[VERB] = TW_TEXT(or_any(p->verb));
 }
 
+/* "Behind this place" is said as a range and an exception: of "older, or as old with a smaller id"
+ * SQLite would make two searches, and sort all that both find. */
 int twin_ledger_page_of_runs(struct twin_ledger *l, const struct twin_ledger_page *p,
                              twin_ledger_history_fn *each, void *user,
                              struct twin_ledger_place *next, struct twin_error *err)
@@ -130,8 +132,9 @@ int twin_ledger_page_of_runs(struct twin_ledger *l, const struct twin_ledger_pag
         " FROM (SELECT " TW_LEDGER_COLUMNS
         " FROM runs_now w WHERE start_ns >= CAST($1 AS BIGINT) AND (CAST($2 AS TEXT) = '*' OR "
         "state = $2 OR EXISTS (SELECT 1 FROM compared c JOIN comparisons x ON x.id = "
-        "c.comparison_id WHERE c.run_id = w.id AND x.outcome = $2)) AND (start_ns < CAST($3 AS "
-        "BIGINT) OR (start_ns = $3 AND id < $4)) AND command LIKE $5 ESCAPE '\\' AND (CAST($6 AS "
+        "c.comparison_id WHERE c.run_id = w.id AND x.outcome = $2)) AND start_ns <= CAST($3 AS "
+        "BIGINT) AND NOT (start_ns = $3 AND id >= $4) AND command LIKE $5 ESCAPE '\\' AND (CAST($6 "
+        "AS "
         "TEXT) = '*' OR EXISTS (SELECT 1 FROM facts g WHERE g.run_id = w.id AND g.project = $6)) "
         "ORDER BY start_ns DESC, id DESC LIMIT CAST($7 AS BIGINT)) r LEFT JOIN (SELECT "
         "run_id, " TW_LEDGER_FACTS
@@ -156,8 +159,8 @@ int twin_ledger_page_of_comparisons(struct twin_ledger *l, const struct twin_led
         l,
         "SELECT " TW_LEDGER_COMPARED
         " FROM (SELECT * FROM comparisons y WHERE time_ns >= CAST($1 AS BIGINT) AND (CAST($2 AS "
-        "TEXT) = '*' OR outcome = $2) AND (time_ns < CAST($3 AS BIGINT) OR (time_ns = $3 AND id < "
-        "$4)) AND command LIKE $5 ESCAPE '\\' AND (CAST($6 AS TEXT) = '*' OR EXISTS (SELECT 1 "
+        "TEXT) = '*' OR outcome = $2) AND time_ns <= CAST($3 AS BIGINT) AND NOT (time_ns = $3 AND "
+        "id >= $4) AND command LIKE $5 ESCAPE '\\' AND (CAST($6 AS TEXT) = '*' OR EXISTS (SELECT 1 "
         "FROM compared d JOIN facts g ON g.run_id = d.run_id WHERE d.comparison_id = y.id AND "
         "g.project = $6)) AND (CAST($7 AS TEXT) = '*' OR verb = $7) ORDER BY time_ns DESC, id DESC "
         "LIMIT CAST($8 AS BIGINT)) x LEFT JOIN compared c ON c.comparison_id = x.id ORDER BY "

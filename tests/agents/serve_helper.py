@@ -102,9 +102,10 @@ class Serve:
     def raw(self, data):
         """What comes back for these bytes, until the server closes or has answered."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as s:
-            s.sendall(data)
-            s.shutdown(socket.SHUT_WR)
             answer = b""
+            with contextlib.suppress(OSError):  # it may have closed before all was sent
+                s.sendall(data)
+                s.shutdown(socket.SHUT_WR)
             with contextlib.suppress(ConnectionResetError):
                 while more := s.recv(65536):
                     answer += more
