@@ -380,7 +380,7 @@ static int k8s_submit(struct tw_engine *e, const char *batch, struct tw_ticket *
     if (rc == 0 && (rc = create(k, file, err)) != 0)
         delete_job(k, j); /* an answer that was lost may have made it */
     for (size_t i = 0; rc == 0 && i < n; i++) {
-        snprintf(ticket[i]->job, sizeof ticket[i]->job, "%s/%zu", j->name, i);
+        snprintf(ticket[i]->job, sizeof ticket[i]->job, "%s/%u", j->name, (unsigned)i);
         ticket[i]->state = TW_JOB_QUEUED;
         ticket[i]->missed = 0;
     }

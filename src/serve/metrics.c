@@ -8,6 +8,7 @@
 #include "base.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- which projects are new */

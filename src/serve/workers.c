@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_S = 1, OLD_S = 60, REST = 4, JOBS_MOST = 512, NEWS_MOST = 2000 };
+enum { LOOK_S = 1, OLD_S = 60, REST = 4, JOBS_MOST = 512, NEWS_MOST = 2000, WHY_MAX = 360 };
 static const int64_t SECOND_NS = 1000000000;
 /* Writers' clocks may be off by that much, and a transaction may take that long. */
 static const int64_t OVERLAP_NS = (int64_t)3600 * 1000000000;
@@ -67,22 +67,14 @@ static void set_up(struct serve_workers *w, bool up, const char *why)
 {
     pthread_mutex_lock(&w->lock);
     if (up != w->up)
-        snprintf(
-            w->said, sizeof w->said, "%s%s",
-            up ? "the ledger can be read again" : "the ledger cannot be read: ", up ? "" : why);
+        snprintf(w->said, sizeof w->said, "%s%.*s",
+                 up ? "the ledger can be read again" : "the ledger cannot be read: ", WHY_MAX,
+                 up ? "" : why);
     const bool changed = up != w->up;
     w->up = up;
     pthread_mutex_unlock(&w->lock);
     if (changed)
         wake(w);
-}
-
-static bool stops(struct serve_workers *w)
-{
-    pthread_mutex_lock(&w->lock);
-    const bool stop = w->stop;
-    pthread_mutex_unlock(&w->lock);
-    return stop;
 }
 
 void serve_workers_take(struct serve_workers *w, struct serve_taken *out)

@@ -80,7 +80,9 @@ def test_lab(study, home):
         job=WANDERS,
     )
     noise, cost = done.json["steps"]
-    assert done.rc == 3 and noise["result"] in ("quiet", "fail", "inconclusive"), done
+    assert noise["result"] in ("quiet", "fail", "inconclusive"), done
+    # two pairs are too few for a cost, unless other work on this machine makes it a large one
+    assert done.rc == (1 if "fail" in (noise["result"], cost["result"]) else 3), done
     assert "the runs were made by cmd on" in done.json["engine"]
     runs = [json.loads((p / "run.json").read_text()) for p in (home / "runs").iterdir()]
     timed = {r["node"]["name"] for r in runs if r["level"] == "steps"}
