@@ -100,6 +100,7 @@ def main(argv):
         )
         return ray.get(task.remote(asked.file, names))
     except Exception as e:  # whatever Ray raises ends this run, and is its last word
+        sys.stdout.flush()
         print(f"Ray: {type(e).__name__}: {' '.join(str(e).split())[:300]}", file=sys.stderr)
         return 1
 
