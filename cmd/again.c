@@ -28,7 +28,7 @@ static bool shapes_runs(const char *name)
         "steps",       "level",       "sketch-every", "lossless",    "no-telemetry",
         "fresh-dir",   "data",        "ignore",       "tolerance",   "home",
         "b-starts-at", "resume-with", "half",         "factor-file", "on",
-        "place",       "hosts",       "slots",        NULL,
+        "place",       "hosts",       "slots",        "ranks",       NULL,
     };
     for (size_t i = 0; names[i]; i++)
         if (strcmp(names[i], name) == 0)

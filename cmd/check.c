@@ -40,6 +40,10 @@ static const struct tw_option options[] = {
      UINT32_MAX - 1},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Runs",
      "spend at most TIME (90, 90s, 10m, 2h) and judge by what there is then", FIELD(max_time)},
+    {"ranks", 0, TW_OPT_STRING, "N,M", NULL, "Runs",
+     "run COMMAND with each of these numbers of ranks, in place of {ranks} in it, --runs times "
+     "each (once unless given): do 2 and 4 ranks train the same weights?",
+     ASKED(ranks)},
     TW_ON_OPTIONS(ASKED(engine.on), ASKED(engine.place), ASKED(engine.hosts), ASKED(engine.slots)),
     {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
      "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
@@ -128,9 +132,12 @@ static const struct tw_option options[] = {
 };
 
 static const char *const synopsis[] = {
-    "[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD",
+    "[options] -- COMMAND [ARG...]",
+    "[options] --a CMD --b CMD",
     "[options] --resume-with CMD [--half CMD] -- COMMAND [ARG...]",
-    "[options] --against FILE -- COMMAND [ARG...]", NULL};
+    "[options] --ranks N,M -- COMMAND [ARG...]",
+    "[options] --against FILE -- COMMAND [ARG...]",
+    NULL};
 static const struct tw_pair exits[] = {
     {"0", "same, bit for bit or within the tolerance"},
     {"1", "the runs differ"},
@@ -151,6 +158,8 @@ static const struct tw_pair examples[] = {
      "is a resumed job the same job?"},
     {"twinrun check --resume-with 'python train.py --resume' -- python train.py",
      "the same, with the interruption made here"},
+    {"twinrun check --ranks 2,4 -- torchrun --nproc-per-node={ranks} train.py",
+     "do two and four ranks train the same weights?"},
     {"twinrun check --transplant step --runs 5 -- python train.py",
      "every place where the job diverges, and how often"},
     {"twinrun check --save-baseline expected.json -- python train.py",
@@ -170,7 +179,9 @@ static const char *start_word(const struct tw_check *c)
     /* A second arm that begins later is a job that went on from a checkpoint. */
     if (c->arms && (c->series.v->shift != 0 || first->step_a != first->step_b))
         return "resumed";
-    return c->arms ? "two" : "same";
+    const bool one_number = c->numbers.count && tw_check_number_of(c, first->run_a) ==
+                                                    tw_check_number_of(c, first->run_b);
+    return c->arms && !one_number ? "two" : "same";
 }
 
 /* Does what parted look like a case whose cause is known? */
@@ -189,6 +200,12 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
 /* The job, as one could type it behind "twinrun check". */
 static char *job_in_words(const struct tw_check *c)
 {
+    if (c->numbers.count) {
+        char *job = tw_shell_quote(c->arm[0], 0);
+        char *words = job ? tw_printf("--ranks %s -- %s", c->args.ranks, job) : NULL;
+        tw_free(job);
+        return words;
+    }
     if (!c->arms)
         return tw_shell_quote(c->arm[0], 0);
     /* With --resume-with the first arm is the job as it was typed, and no shell's. */
@@ -232,7 +249,7 @@ static struct twin_report_again suggestions(const struct tw_check_command *comma
     struct tw_check_args args = command->args;
     args.asked = c->args; /* as the runs were made: a baseline may have set their steps */
     /* Where A alone parts already, A alone is what to look at next. */
-    bool both = c->arms && !c->arm_unsteady && !c->args.resume_with;
+    bool both = c->arms && !c->numbers.count && !c->arm_unsteady && !c->args.resume_with;
     if (tw_again_make(&tw_command_check, &args, both ? NULL : c->arm[0], both ? arms : NULL,
                       again) != 0)
         return (struct twin_report_again){.env = NULL};
@@ -258,7 +275,7 @@ static int print_verdict(struct tw_check_command *command)
     const char *why;
     struct tw_again again = {.env = NULL};
     struct tw_known known = {.count = 0};
-    char *job = c->arms ? NULL : tw_shell_quote(c->arm[0], 0);
+    char *job = c->arms && !c->numbers.count ? NULL : tw_shell_quote(c->arm[0], 0);
     const struct twin_compare_options compare = tw_check_how(c);
     struct tw_verdict_output o = {
         .verb = "check",
@@ -268,7 +285,8 @@ static int print_verdict(struct tw_check_command *command)
         .compare = &compare,
         .json = a->json,
         .github = a->github,
-        .can_zoom = !c->zoomed && !c->args.against && c->series.v->outcome == TWIN_DIFFER &&
+        .can_zoom = !c->zoomed && !c->args.against && !c->numbers.count &&
+                    c->series.v->outcome == TWIN_DIFFER &&
                     tw_zoom_is_useful(c->series.v, c->series.runs[0], &why),
         .can_isolate = tw_check_can_isolate(c),
         .shares_files = c->shares_files && !c->series.interrupted,
@@ -410,6 +428,12 @@ const struct tw_command tw_command_check = {
     "copy of the working folder, so no checkpoint of the whole run is found by the resumed one; "
     "files at absolute paths are shared, though. \"Same\" says that the resumed run went on from a "
     "later step than the first and computed from there what the whole run did.\n\n"
+    "With --ranks the same command is run with several numbers of ranks: {ranks}, anywhere in its "
+    "words, stands for the number. Between two numbers the weights after each step are compared, "
+    "those that ranks hold parts of put together, bit for bit or by --tolerance; gradients, "
+    "optimizer state and batches are not. Runs with one number are compared in full, bit for bit. "
+    "A rank that is missing, or a command whose runs have other numbers of ranks than were asked "
+    "for, makes the verdict inconclusive.\n\n"
     "With --transplant the first run is as usual and shows how much is to be kept, the second one "
     "is recorded, and each step of the others starts with its values: one divergence does not hide "
     "the next. Every origin is listed with its rate; a boundary whose transplant stops the "

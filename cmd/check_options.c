@@ -32,7 +32,7 @@ static struct tw_check_beside beside(const struct tw_check_args *a, const struct
 static void choose_arms(struct tw_check_command *c, const struct tw_operands *job)
 {
     struct tw_check_asked *asked = &c->args.asked;
-    c->check.arms = !job->count || asked->resume_with;
+    c->check.arms = !job->count || asked->resume_with || asked->ranks;
     c->check.arm[0] = c->check.arm[1] = job->items;
     if (job->count && asked->resume_with) {
         /* what the whole run leaves must not be what the resumed one finds */
@@ -53,6 +53,7 @@ int tw_check_options(struct tw_check_command *c, const struct tw_operands *job, 
     struct tw_check_asked *a = &c->args.asked;
     const struct tw_check_beside b = beside(&c->args, job);
     int rc = tw_check_arms_fit(a, &b, &err);
+    rc = rc ? rc : tw_check_ranks_fit(a, &b, job->items, &err);
     if (rc == 0)
         choose_arms(c, job);
     rc = rc ? rc : tw_check_gate_fits(a, &b, c->check.arms, &err);
@@ -74,6 +75,8 @@ int tw_check_prepare(struct tw_check_command *command)
     if (a->asked.tolerance && twin_tolerance_check(a->asked.tolerance, &err) != 0)
         return tw_trouble(&err, "check: --tolerance");
     c->args = a->asked;
+    if (a->asked.ranks && tw_check_ranks_make(c, c->arm[0], &err) != 0)
+        return tw_trouble(&err, "check");
     c->series.require_parity = a->asked.require_parity;
     c->series.tells_parity = !a->asked.quiet;
     c->series.home = tw_home_for_runs(a->home, "check");

@@ -178,6 +178,9 @@ class Tolerances:
                 "other records were left out of what is equal",
             )
             names = ["idle-generators", "order-of-parameters"]
+            if "only-weights" in Rules(compared[0]).words:
+                names.append("only-weights")
+                x, y = self.pair(compared[0])  # wholes in place of parts
             left_out = Rules({"rules": names + [{"ignore": p} for p in patterns]})
             first, last = number(claim, "first"), number(claim, "last")
             need(last <= min(x.info.steps, y.info.steps - shift), "the runs have no step %d", last)
@@ -320,7 +323,14 @@ class Tolerances:
         """What must hold for "within tolerance", whatever the claims say: docs/verdict.md."""
         against = [c for c in self.claims if c.get("claim") in ("unseen", "artifact", "outcome")]
         need(not against, "another claim contradicts it")
-        alone = [c for c in self.claims if c.get("claim") == "only-in"]
+        partial = [  # other numbers of ranks: rank 0's weights stand for all
+            c["runs"]
+            for c in self.claims
+            if c.get("claim") == "same-range" and "only-weights" in Rules(c).words
+        ]
+        alone = [
+            c for c in self.claims if c.get("claim") == "only-in" and c.get("runs") not in partial
+        ]
         need(not alone, "something is in one run only")
         need(not any(r.failed() for r in self.runs), "a run failed")
         need(self.rules(), "no rule allows anything")
@@ -329,5 +339,5 @@ class Tolerances:
         for c in judgements:
             need(c.get("inside") is True, "steps of run %s are not inside", c.get("runs"))
             self.tolerance(c)
-        for _ in self.every_run():
+        for _ in self.every_pair():
             pass

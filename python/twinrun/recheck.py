@@ -199,32 +199,43 @@ class Recheck(Claims, Clock, Exchanges, Nodes, Notes, Rates, Tolerances, Transpl
             if c.get("claim") == "clock":
                 self.clock(c)
         most = 0
-        for i, ranges, arms in self.every_run():
+        for a, i, ranges, arms in self.every_pair():
             most = max(most, most_steps(ranges))
             if not arms:
-                self.same_ends(self.runs[0], self.runs[i - 1], i)
+                self.same_ends(self.runs[a - 1], self.runs[i - 1], i)
         need(number(claim, "steps") == most, "%d steps are equal", most)
 
-    def every_run(self):
-        """Each run but the first, with what of it was compared with the first: all, and nothing
-        unknown.
-        """
+    def pairs_wanted(self):
+        """Each run but the first with the first, and with the first of its own number of ranks."""
+        ranks = self.verdict.get("ranks")
+        need(ranks is None or len(ranks) == len(self.runs), "not each run has a number of ranks")
         for i in range(2, len(self.runs) + 1):
+            yield 1, i
+            own = ranks.index(ranks[i - 1]) + 1 if ranks else 1
+            if own not in (1, i):
+                yield own, i
+
+    def every_pair(self):
+        """Runs that had to be compared, with what was: all, and nothing unknown."""
+        ranks = self.verdict.get("ranks")
+        for a, i in self.pairs_wanted():
             ranges = [
-                c for c in self.claims if c.get("claim") == "same-range" and c.get("runs") == [1, i]
+                c for c in self.claims if c.get("claim") == "same-range" and c.get("runs") == [a, i]
             ]
             arms = any("insertions" in Rules(c).words for c in ranges)
+            alike = ranks is not None and ranks[a - 1] == ranks[i - 1]
+            need(not (alike and arms), "runs %d and %d are of one command", a, i)
             unknown = {"unread", "dropped", "order-of-threads"}
             need(not any(unknown & Rules(c).words for c in ranges), "some records are unknown")
-            need(ranges, "runs 1 and %d were compared in nothing", i)
-            self.every_trace(i, ranges, arms)
-            yield i, ranges, arms
+            need(ranges, "runs %d and %d were compared in nothing", a, i)
+            self.every_trace(a, i, ranges, arms)
+            yield a, i, ranges, arms
 
-    def every_trace(self, i, ranges, arms):
-        pair = self.runs[0], self.runs[i - 1]
+    def every_trace(self, a, i, ranges, arms):
+        pair = self.runs[a - 1], self.runs[i - 1]
         for side, run in enumerate(pair):
             for name in run.traces():
-                s, number_of_run = run.steps(name), (1, i)[side]
+                s, number_of_run = run.steps(name), (a, i)[side]
                 mine = [c for c in ranges if c["traces"][side] == name]
                 if s.info.records == 0 and s.info.steps == 0:
                     continue

@@ -61,11 +61,20 @@ static uint64_t steps_in(const struct twin_range *r, size_t n)
     return sum;
 }
 
+/* Was of these no more compared than weights? */
+static bool weights_alone(const struct twin_range *r, size_t n)
+{
+    return n > 0 && r[0].weights_only;
+}
+
 /* Of several comparisons the verdict shows the range of the one that it describes, or of the one in
- * which least was compared. */
+ * which least was compared; where the numbers of ranks differ, that is weights alone. */
 static void adopt_ranges(struct twin_verdict *v, struct tw_pair_result *r, bool described)
 {
     bool fewer = steps_in(r->ranges, r->range_count) < steps_in(v->ranges, v->range_count);
+    const bool weights = weights_alone(r->ranges, r->range_count);
+    if (weights != weights_alone(v->ranges, v->range_count))
+        fewer = weights;
     if (v->ranges && !described && (v->first || !fewer))
         return;
     tw_ranges_free(v->ranges, v->range_count);
@@ -86,6 +95,37 @@ struct classes {
     size_t n;
 };
 
+/*
+ * Compares two runs of all of them. Where each has a number of ranks, those of one number are runs
+ * of one command: every record counts, bit for bit.
+ */
+static int compare_pair(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
+                        struct tw_pair_result *r, struct twin_error *err)
+{
+    const struct twin_compare_options *const asked = c->o;
+    struct tw_judged *const judged = c->judged;
+    static char no_tolerance[] = "runs with one number of ranks";
+    struct tw_judged none = {.outside = no_tolerance}; /* whatever differs is outside */
+    struct twin_compare_options alike = *asked;
+    if (!tw_of_one_number(asked, a->index, b->index))
+        return tw_pair_compare(c, a, b, r, err);
+    const uint64_t compared = c->v->records_compared;
+    alike.arms = alike.find_shift = false;
+    c->o = &alike;
+    c->judged = judged ? &none : NULL;
+    int rc = tw_pair_compare(c, a, b, r, err);
+    c->o = asked;
+    c->judged = judged;
+    if (rc == 0 && judged && r->differs)
+        tw_judged_outside(c, judged,
+                          tw_cmp_text(c,
+                                      "runs %zu and %zu have the same number of ranks, and "
+                                      "differ",
+                                      a->index + 1, b->index + 1));
+    c->v->records_compared = compared; /* what counts there is said of other numbers of ranks */
+    return rc;
+}
+
 /* Are two runs equal, and at which step do they diverge? Says nothing into the verdict. */
 static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, bool *equal,
                          bool *unsure, int64_t *step, struct twin_error *err)
@@ -95,7 +135,7 @@ static int quick_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     struct tw_judged *const judged = c->judged;
     c->judged = NULL; /* a rule counts what differs from the first run, once */
     c->quick = true;
-    int rc = tw_pair_compare(c, a, b, &r, err);
+    int rc = compare_pair(c, a, b, &r, err);
     c->quick = false;
     c->judged = judged;
     if (rc != 0)
@@ -325,72 +365,99 @@ int tw_cmp_close(struct tw_cmp *c, int rc, struct twin_verdict **out)
     return rc;
 }
 
+/* What all comparisons so far have found. detailed: the run that the verdict describes, beside
+ * `reference`; 0: none differs. within: all that differs is within the tolerance. */
+struct found {
+    bool any, within, value;
+    size_t detailed, reference;
+};
+
+/* Compares run i with an earlier one, and takes over what that shows. */
+static int compare_with(struct tw_cmp *c, struct tw_side *side, size_t with, size_t i,
+                        struct classes *k, bool *differs, int64_t *parts, struct found *f,
+                        struct twin_error *err)
+{
+    struct twin_verdict *v = c->v;
+    struct tw_pair_result r;
+    const size_t doubts = c->doubts;
+    c->quick = f->any; /* what is named first was named already */
+    int rc = compare_pair(c, &side[with], &side[i], &r, err);
+    c->quick = false;
+    if (rc != 0)
+        return rc;
+    if (with == 0 || !differs[i])
+        parts[i] = r.step;
+    differs[i] |= r.differs;
+    k->unsure[i] |= c->doubts > doubts || r.unknown.n > 0;
+    bool described = false;
+    if (r.differs) {
+        f->within &= r.within;
+        f->value |= r.value;
+        if (!f->any && r.origins.n) {
+            f->detailed = i;
+            f->reference = with;
+            described = true;
+            adopt_origins(c, &r);
+            v->shift = r.shift;
+            v->shift_found = r.shift_found;
+        }
+        f->any = true;
+    } else if (!f->any) {
+        v->steps_compared = r.steps_compared;
+        v->shift = r.shift;
+        v->shift_found = r.shift_found;
+        for (size_t u = 0; u < r.unknown.n; u++)
+            tw_cmp_unseen(c, "%s", r.unknown.s[u]);
+        v->unjudged |= r.unknown.n > 0;
+    }
+    adopt_benign(c, &r);
+    adopt_ranges(v, &r, described);
+    tw_pair_result_free(&r);
+    return 0;
+}
+
 /* Compares every run with the first, sorts them, looks for NaN and for facts that explain what
  * differs, and decides. k, differs and parts have room for every run; the caller frees them. */
 static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct classes *k,
                        bool *differs, int64_t *parts, struct twin_error *err)
 {
     struct twin_verdict *v = c->v;
-    bool any = false, within = true, value = false;
-    size_t detailed = 0;
+    struct found f = {.within = true};
     /* by what a run itself says: then no two of them are sure to agree */
     const bool blurred = c->doubts > 0;
-    /* Each run against the first. */
-    for (size_t i = 1; i < n; i++) {
-        struct tw_pair_result r;
-        const size_t doubts = c->doubts;
-        c->quick = any; /* what is named first was named already */
-        int rc = tw_pair_compare(c, &side[0], &side[i], &r, err);
-        c->quick = false;
-        if (rc != 0)
-            return rc;
-        differs[i] = r.differs;
-        k->unsure[i] = blurred || c->doubts > doubts || r.unknown.n > 0;
-        parts[i] = r.step;
-        if (r.differs) {
-            within &= r.within;
-            value |= r.value;
-            if (!any && r.origins.n) {
-                detailed = i;
-                adopt_origins(c, &r);
-                v->shift = r.shift;
-                v->shift_found = r.shift_found;
-            }
-            any = true;
-        } else if (!any) {
-            v->steps_compared = r.steps_compared;
-            v->shift = r.shift;
-            v->shift_found = r.shift_found;
-            for (size_t u = 0; u < r.unknown.n; u++)
-                tw_cmp_unseen(c, "%s", r.unknown.s[u]);
-            v->unjudged |= r.unknown.n > 0;
-        }
-        adopt_benign(c, &r);
-        adopt_ranges(v, &r, i == detailed);
-        tw_pair_result_free(&r);
+    for (size_t i = 1; i < n; i++)
+        k->unsure[i] = blurred;
+    int rc = 0;
+    /* Each run against the first, and against the first of its own number of ranks. */
+    for (size_t i = 1; rc == 0 && i < n; i++) {
+        const size_t own = tw_first_of_number(c->o, i);
+        rc = compare_with(c, side, 0, i, k, differs, parts, &f, err);
+        if (rc == 0 && own != 0 && own != i)
+            rc = compare_with(c, side, own, i, k, differs, parts, &f, err);
     }
     /* Which runs agree with each other. */
-    int rc = classify_runs(c, side, n, differs, k, err);
+    rc = rc ? rc : classify_runs(c, side, n, differs, k, err);
     if (rc == 0)
         rc = store_classes(c, side, n, k, parts, err);
     if (rc != 0)
         return rc;
-    if (detailed) {
+    if (f.detailed) {
         /* NaN is looked for in the two runs that the verdict describes. */
-        struct tw_side two[2] = {side[0], side[detailed]};
+        struct tw_side two[2] = {side[f.reference], side[f.detailed]};
         tw_nonfinite(c, two, 2);
     } else {
         tw_nonfinite(c, side, n < 2 ? n : 2);
     }
-    if (any)
+    if (f.any)
         tw_facts(c, side, n);
-    if (detailed)
-        rc = tw_numbers_tell(c, &side[0], &side[detailed], err);
+    if (f.detailed)
+        rc = tw_numbers_tell(c, &side[f.reference], &side[f.detailed], err);
     if (rc != 0)
         return rc;
-    if (any && c->unseen.n > 0 && !value)
+    if (f.any && c->unseen.n > 0 && !f.value)
         tw_cmp_note(c, "not everything was seen: %s", c->unseen.s[0]);
-    decide_outcome(c, side, n, any, any && within, value);
+    tw_ranks_as_asked(c, side, n);
+    decide_outcome(c, side, n, f.any, f.any && f.within, f.value);
     /* all failed: how they did is in the notes, and not a finding */
     if (v->bitwise == TWIN_FAILED && v->first) {
         tw_finding_free(v->first);
@@ -401,14 +468,14 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
 }
 
 /* How much the first run recorded, and how much of it was compared. */
-static void records_of_reference(struct twin_verdict *v, const struct tw_side *a)
+static void records_of_reference(struct twin_verdict *v, const struct tw_side *a, size_t pairs)
 {
     v->steps_a = a->steps;
     for (size_t i = 0; i < a->count; i++)
         v->records_a += a->proc[i].info->records + a->proc[i].info->dropped;
     /* counted once per comparison; they are the same records */
-    if (v->records_compared > 0 && v->runs > 2)
-        v->records_compared /= v->runs - 1;
+    if (v->records_compared > 0 && pairs > 1)
+        v->records_compared /= pairs;
 }
 
 int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o,
@@ -444,7 +511,7 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
     tw_ahead_free(c.ahead);
     c.ahead = NULL;
     for (size_t i = 0; rc == 0 && c.o->arms && n > 1 && i < n; i++)
-        c.oom |= !tw_facts_options(runs[i], runs[i ? 0 : 1], side[i].facts);
+        c.oom |= !tw_facts_options(runs[i], runs[tw_of_other_command(c.o, n, i)], side[i].facts);
     for (size_t i = 0; rc == 0 && i < n; i++)
         tw_coverage_notes(&c, &side[i]);
     for (size_t i = 0; rc == 0 && i < n; i++)
@@ -454,7 +521,7 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
     if (rc == 0)
         rc = compare_all(&c, side, n, &k, differs, parts, err);
     if (rc == 0)
-        records_of_reference(c.v, &side[0]);
+        records_of_reference(c.v, &side[0], tw_pairs_counted(c.o, n));
     if (rc == 0 && c.tolerance)
         tw_tolerance_report(&c);
     tw_verdict_hand_over(&c);

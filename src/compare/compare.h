@@ -208,6 +208,10 @@ struct twin_compare_options {
     size_t number;
     /* commands differ: argv, printed command lines and run counts are not findings */
     bool arms;
+    /* of each run how many ranks it was to have; NULL: nobody said. Then `arms` holds between
+     * numbers only: runs of one number are runs of one command, and no tolerance applies to them.
+     */
+    const uint32_t *ranks;
 };
 
 /* What made the steps of a run start as those of the recorded one did. */
@@ -292,6 +296,7 @@ struct twin_cover {
 };
 
 struct twin_verdict {
+    uint32_t *ranks; /* of each run, as in the options; NULL: nobody said */
     enum twin_verdict_outcome outcome;
     enum twin_verdict_outcome bitwise; /* without the tolerance */
     size_t runs, comparisons, differing;

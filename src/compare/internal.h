@@ -393,6 +393,8 @@ struct tw_scan {
     int64_t shift;     /* b's step = a's step + shift */
     bool found;        /* a significant difference */
     bool weights_only; /* arms of different world size: of a step its updated weights */
+    /* with weights_only: whose ranks' parts were put together; NULL: parts were left out */
+    const struct tw_side *side_a, *side_b;
     /* tokens of tensors that one run had in parts by turns, the other as a whole (turns.c) */
     uint64_t *joined;
     size_t joins, join_room;
@@ -578,6 +580,19 @@ bool tw_shift_is(struct tw_cmp *c, const struct tw_pair *p, uint32_t k);
 int tw_shift_seam(struct tw_cmp *c, const struct tw_pair *p, uint32_t k, struct tw_scan *out,
                   struct twin_error *err);
 
+/* ---- asked_ranks.c: runs of one command with several numbers of ranks (o->ranks) */
+/* Are these two runs of one number? False where nobody said how many ranks each has. */
+bool tw_of_one_number(const struct twin_compare_options *o, size_t a, size_t b);
+/* The first run with as many ranks as run i; 0 where nobody said. */
+size_t tw_first_of_number(const struct twin_compare_options *o, size_t i);
+/* A run of n of which the command is another one than that of run i; i: there is none. */
+size_t tw_of_other_command(const struct twin_compare_options *o, size_t n, size_t i);
+/* How many comparisons with run 1 add to the records that were compared. */
+size_t tw_pairs_counted(const struct twin_compare_options *o, size_t n);
+/* Puts the numbers into the verdict, with what was compared between them; a reason where the runs
+ * do not have the ranks that they were to have. */
+void tw_ranks_as_asked(struct tw_cmp *c, const struct tw_side *side, size_t n);
+
 /* ---- worlds.c: arms of different world size, or whose ranks hold other parts of weights */
 /* Are the two sides such arms? Then ranks cannot be compared one by one. */
 bool tw_weights_alone(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b);
@@ -588,6 +603,13 @@ bool tw_weights_alone(const struct tw_cmp *c, const struct tw_side *a, const str
  */
 int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a,
                     const struct tw_side *b, int64_t shift, struct tw_scan *out,
+                    struct twin_error *err);
+/*
+ * What differs in one step that tw_weights_only() compares, for a tolerance. The caller frees the
+ * views and *d where 0 is returned. *left_out: large weights that could not be compared.
+ */
+int tw_weights_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *a,
+                    struct tw_view *b, struct tw_stepdiff *d, size_t *left_out,
                     struct twin_error *err);
 /*
  * Then no hash of a step covers what was dropped of it: says so, which is a reason against "same".
@@ -985,7 +1007,7 @@ bool tw_judged_inside(struct tw_cmp *c, const struct tw_judged *j);
 void tw_judged_free(struct tw_judged *j);
 /* judge.c: judges every differing step of a pair of processes into c->judged, up to the first that
  * is outside, and claims it. */
-int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err);
+int tw_tolerance_judge(struct tw_cmp *c, struct tw_scan *s, struct twin_error *err);
 void tw_tolerance_report(struct tw_cmp *c); /* the rules and their use go to c->v */
 
 #endif

@@ -13,7 +13,7 @@ uint64_t tw_judge_limit = UINT64_C(1) << 22;
 /* One pair of processes: what it adds to the sums of all, and the claim that says so. */
 struct judge {
     struct tw_cmp *c;
-    const struct tw_scan *s;
+    struct tw_scan *s;
     struct tw_judged *j;
     json_t *steps;
     uint64_t looked, measured, unmeasured, outside, unknown; /* steps; the sums before this pair */
@@ -56,6 +56,27 @@ static void say_unknown(struct tw_cmp *c, struct tw_judged *j, uint32_t step,
             tw_cmp_text(c, "step %u has parts of large tensors that only one run recorded", step));
 }
 
+/* Other numbers of ranks: notes that the weights of a step were judged, which no hash of it says.
+ */
+static void take_weights(struct judge *g, uint32_t step, const struct tw_view *va, size_t left_out)
+{
+    struct tw_scan *s = g->s;
+    const bool tail = step >= s->pair->a->info->steps;
+    if (left_out > 0)
+        tw_judged_unknown(g->c, g->j,
+                          tw_cmp_text(g->c,
+                                      "step %u has large weights of which one run recorded some "
+                                      "parts only",
+                                      step));
+    if (tail || va->count == 0)
+        return;
+    if (!tw_cmp_room(g->c, &s->shared, s->shares, &s->share_room, sizeof *s->shared))
+        return;
+    s->shared[s->shares++] = (struct tw_shared){.step = step,
+                                                .records = (uint32_t)va->count,
+                                                .phases = (uint16_t)(1u << TWIN_PHASE_OPTIMIZER)};
+}
+
 /* One step of both, finished or the last one. */
 static int judge_step(struct judge *g, uint32_t step, struct twin_error *err)
 {
@@ -63,9 +84,13 @@ static int judge_step(struct judge *g, uint32_t step, struct twin_error *err)
     const uint64_t measured = j->measured, unmeasured = j->unmeasured, outside = j->outside_rows;
     struct tw_view va, vb;
     struct tw_stepdiff d;
-    int rc = tw_scan_step(g->c, g->s, step, &va, &vb, &d, err);
+    size_t left_out = 0;
+    int rc = g->s->weights_only ? tw_weights_step(g->c, g->s, step, &va, &vb, &d, &left_out, err)
+                                : tw_scan_step(g->c, g->s, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
+    if (g->s->weights_only)
+        take_weights(g, step, &va, left_out);
     j->worst_of_step = -1;
     say_unknown(g->c, j, step, &va, &vb, &d);
     for (size_t i = 0; i < d.count; i++)
@@ -136,7 +161,7 @@ static void claim_judged(struct judge *g, int64_t last, bool inside)
     tw_claim_add(g->c, "tolerance", claim);
 }
 
-int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, struct twin_error *err)
+int tw_tolerance_judge(struct tw_cmp *c, struct tw_scan *s, struct twin_error *err)
 {
     struct tw_judged *j = c->judged;
     struct judge g = {
@@ -148,7 +173,9 @@ int tw_tolerance_judge(struct tw_cmp *c, const struct tw_scan *s, struct twin_er
     int64_t last = last_judged(c, s, &ta, &tb), step = s->step;
     uint64_t budget = tw_judge_limit;
     for (; rc == 0 && !j->outside && step <= last; step++) {
-        if (known_equal(&ta, (size_t)step, &tb, (size_t)(step + s->shift)))
+        /* between other numbers of ranks the hash of a step says nothing: of weights that are cut
+         * it has one rank's parts */
+        if (!s->weights_only && known_equal(&ta, (size_t)step, &tb, (size_t)(step + s->shift)))
             continue;
         if (budget-- == 0) {
             tw_judged_unknown(c, j,

@@ -206,7 +206,7 @@ static void collect_findings(struct tw_cmp *c, struct scans *scans, struct tw_sc
  * Judges every process that differs against the tolerance, until one difference is outside: then
  * the verdict cannot become "within tolerance" any more.
  */
-static int judge_all(struct tw_cmp *c, const struct scans *scans, struct twin_error *err)
+static int judge_all(struct tw_cmp *c, struct scans *scans, struct twin_error *err)
 {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < scans->n && !c->judged->outside; i++)

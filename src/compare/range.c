@@ -307,14 +307,15 @@ static bool has_rank(const struct tw_side *s, int32_t rank)
     return false;
 }
 
-/* Names ranks that the job says it has and of which nobody has a record, the first 8 of them. */
-static void account_silent_ranks(struct account *x)
+/* Names ranks of `world` of which neither side (b may be NULL) has a record, the first 8 of them.
+ */
+static void name_silent_ranks(struct account *x, const struct tw_side *a, const struct tw_side *b,
+                              int32_t world, const char *where)
 {
-    const int32_t world = x->b && x->b->world > x->a->world ? x->b->world : x->a->world;
     struct tw_buf list = {0};
     size_t silent = 0;
     for (int32_t r = 0; r < world; r++) {
-        if (has_rank(x->a, r) || (x->b && has_rank(x->b, r)))
+        if (has_rank(a, r) || (b && has_rank(b, r)))
             continue;
         if (silent < 8)
             tw_buf_printf(&list, "%s%d", silent ? ", " : "", r);
@@ -323,8 +324,26 @@ static void account_silent_ranks(struct account *x)
     if (silent)
         say_missing(x, tw_cmp_text(x->c, "rank%s %s%s of %d recorded nothing%s",
                                    silent > 1 ? "s" : "", list.data ? list.data : "",
-                                   silent > 8 ? ", ..." : "", world, x->b ? " in either run" : ""));
+                                   silent > 8 ? ", ..." : "", world, where));
     tw_buf_free(&list);
+}
+
+/* Ranks that the job says it has and of which nobody has a record. Of arms with other numbers of
+ * ranks the ranks of one do not stand for those of the other. */
+static void account_silent_ranks(struct account *x)
+{
+    char where[40];
+    if (!x->b) {
+        name_silent_ranks(x, x->a, NULL, x->a->world, "");
+    } else if (!x->c->o->arms || x->a->world == x->b->world) {
+        const int32_t world = x->b->world > x->a->world ? x->b->world : x->a->world;
+        name_silent_ranks(x, x->a, x->b, world, " in either run");
+    } else {
+        snprintf(where, sizeof where, " in %s", x->c->label_a);
+        name_silent_ranks(x, x->a, NULL, x->a->world, where);
+        snprintf(where, sizeof where, " in %s", x->c->label_b);
+        name_silent_ranks(x, x->b, NULL, x->b->world, where);
+    }
 }
 
 /* ---- arms of different world size: rank 0 of each stands for the others */

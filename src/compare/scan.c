@@ -102,13 +102,14 @@ static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label
  * Says what is known to be equal when nothing of the step itself is: everything before it. "" for
  * step 0; NULL: no memory. The caller frees it.
  */
-static char *steps_before(struct tw_cmp *c, uint32_t step)
+static char *steps_before(struct tw_cmp *c, uint32_t step, bool weights_only)
 {
+    const char *what = weights_only ? "the weights" : "all that was recorded";
     if (step == 0)
         return tw_cmp_copy(c, "");
     if (step == 1)
-        return tw_cmp_copy(c, "all that was recorded of step 0");
-    return tw_cmp_text(c, "all that was recorded of steps 0 to %u", step - 1);
+        return tw_cmp_text(c, "%s of step 0", what);
+    return tw_cmp_text(c, "%s of steps 0 to %u", what, step - 1);
 }
 
 /*
@@ -217,7 +218,8 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
                       (unsigned long long)out->equal_records, tw_plural_s(out->equal_records));
         tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
     } else {
-        char *before = steps_before(c, step); /* and what these steps handed on, by name */
+        char *before = steps_before(
+            c, step, out->weights_only); /* and what these steps handed on, by name */
         char *all;
         if (done && before)
             all = tw_cmp_text(c, "%s of step %u, and %s", text.data ? text.data : "", step, before);
@@ -463,7 +465,7 @@ static bool blame_insertion(struct tw_cmp *c, const struct tw_view *a, const str
         out->step = f->step_a;
         out->cls = tw_cause_class((uint8_t)f->phase, (uint8_t)f->kind);
         tw_findings_take(c, &out->origins, tw_finding_copy(c, f));
-        tw_finding_set(c, &out->equal_before, steps_before(c, f->step_a));
+        tw_finding_set(c, &out->equal_before, steps_before(c, f->step_a, out->weights_only));
         return true;
     }
     return false;
@@ -516,7 +518,7 @@ static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, st
     out->found = true;
     out->step = step;
     out->cls = tw_cause_class((uint8_t)phase, 0);
-    tw_finding_set(c, &out->equal_before, steps_before(c, step));
+    tw_finding_set(c, &out->equal_before, steps_before(c, step, out->weights_only));
 }
 
 /*

@@ -152,7 +152,8 @@ static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, stru
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d.d[i], &va, &vb, &v);
         bool alone = d.d[i].type == TWIN_FINDING_ONLY_A || d.d[i].type == TWIN_FINDING_ONLY_B;
-        if (tw_diff_significant(&d.d[i]) && !(alone && c->o->arms))
+        const bool compared = !s->weights_only || tw_is_updated_weight(v, r, NULL);
+        if (tw_diff_significant(&d.d[i]) && compared && !(alone && c->o->arms))
             onset(c, s, t, step, r);
     }
     add_points(t, step, &va, &vb, &d);

@@ -113,6 +113,7 @@ void twin_verdict_free(struct twin_verdict *v)
 {
     if (!v)
         return;
+    tw_free(v->ranks);
     tw_finding_free(v->first);
     free_findings(v->origins, v->origin_count);
     free_findings(v->benign, v->benign_count);

@@ -78,6 +78,50 @@ static int put_together(struct tw_cmp *c, const struct tw_side *sa, const struct
 }
 
 /*
+ * Loads the weights of one step of both, wholes in place of parts. *shards: some were parts. tail:
+ * that is what came after the last step, and a side may have recorded nothing there.
+ */
+static int load_weights(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *sa,
+                        const struct tw_side *sb, uint32_t step_a, uint32_t step_b, bool tail,
+                        struct tw_view *a, struct tw_view *b, struct tw_scan *out, bool *shards,
+                        size_t *by_turns, struct twin_error *err)
+{
+    int rc = tw_view_load(c, p->a, step_a, step_a, a, err);
+    if (rc == 0)
+        rc = tw_view_load(c, p->b, step_b, step_b, b, err);
+    tw_view_filter(a, tw_is_updated_weight, NULL);
+    tw_view_filter(b, tw_is_updated_weight, NULL);
+    if (tail)
+        out->tail_seen = out->tail_compared = a->count > 0 && b->count > 0;
+    if (rc != 0 || (tail && !out->tail_seen))
+        return rc;
+    if (sa && sb) {
+        tw_say_lost_weights(c, a, step_a);
+        tw_say_lost_weights(c, b, step_b);
+    }
+    /* also where nothing says which */
+    *shards = out->added_up || holds_parts(a) || holds_parts(b);
+    if (*shards)
+        rc = put_together(c, sa, sb, a, step_a, b, step_b, err);
+    if (rc == 0 && *shards)
+        rc = tw_turns_join(c, a, b, out, by_turns, err);
+    return rc;
+}
+
+/*
+ * What was computed from, batches and gradients, was not compared: so nothing is an origin here.
+ */
+static void leave_open(struct tw_cmp *c, struct twin_finding *f)
+{
+    const bool entered = f->phase != TWIN_PHASE_INIT && f->step_a > 0;
+    f->role = TWIN_ROLE_UNKNOWN;
+    if (entered)
+        tw_finding_between(
+            c, f, tw_cmp_text(c, "the weights as step %u left them", f->step_a - 1),
+            tw_cmp_text(c, "weight %.120s of step %u", f->name ? f->name : "", f->step_a));
+}
+
+/*
  * Compares the weights of step `s` of a. tail: that is what came after the last step, and a side
  * that recorded nothing there is not compared. by_turns: how many large ones were left out of it.
  */
@@ -87,37 +131,50 @@ static int compare_weights(struct tw_cmp *c, const struct tw_pair *p, const stru
 {
     const uint32_t step_b = (uint32_t)(s + out->shift);
     struct tw_view a = {0}, b = {0};
+    bool shards = false;
     *by_turns = 0;
-    int rc = tw_view_load(c, p->a, s, s, &a, err);
-    if (rc == 0)
-        rc = tw_view_load(c, p->b, step_b, step_b, &b, err);
-    tw_view_filter(&a, tw_is_updated_weight, NULL);
-    tw_view_filter(&b, tw_is_updated_weight, NULL);
-    if (tail)
-        out->tail_seen = out->tail_compared = a.count > 0 && b.count > 0;
+    int rc = load_weights(c, p, sa, sb, s, step_b, tail, &a, &b, out, &shards, by_turns, err);
     if (rc != 0 || (tail && !out->tail_seen))
         goto out;
     out->undecided += a.dropped + b.dropped > 0;
-    if (sa && sb) {
-        tw_say_lost_weights(c, &a, s);
-        tw_say_lost_weights(c, &b, step_b);
-    }
-    /* also where nothing says which */
-    const bool shards = out->added_up || holds_parts(&a) || holds_parts(&b);
-    if (shards)
-        rc = put_together(c, sa, sb, &a, s, &b, step_b, err);
-    if (rc == 0 && shards)
-        rc = tw_turns_join(c, &a, &b, out, by_turns, err);
-    if (rc == 0)
-        rc = tw_scan_views(c, &a, &b, NULL, NULL, out, err);
+    rc = tw_scan_views(c, &a, &b, NULL, NULL, out, err);
     for (size_t i = 0; rc == 0 && shards && sa && out->found && i < out->origins.n; i++)
         tw_shards_name(c, sa, &a, sb, &b, &out->origins.f[i]);
+    for (size_t i = 0; rc == 0 && out->found && i < out->origins.n; i++)
+        leave_open(c, &out->origins.f[i]);
     out->added_up = shards && sa;
     if (tail && !out->found && (out->shares == 0 || out->shared[out->shares - 1].step != s))
         out->tail_seen = out->tail_compared = false; /* all of it was left out */
 out:
     tw_view_free(&a);
     tw_view_free(&b);
+    return rc;
+}
+
+int tw_weights_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *a,
+                    struct tw_view *b, struct tw_stepdiff *d, size_t *left_out,
+                    struct twin_error *err)
+{
+    struct tw_scan own = {.pair = s->pair, .shift = s->shift, .added_up = s->added_up};
+    const bool tail = step == s->pair->a->info->steps;
+    bool shards = false;
+    *left_out = 0;
+    *a = *b = (struct tw_view){0};
+    *d = (struct tw_stepdiff){0};
+    int rc = load_weights(c, s->pair, s->side_a, s->side_b, step, (uint32_t)(step + s->shift), tail,
+                          a, b, &own, &shards, left_out, err);
+    tw_scan_free(&own);
+    if (rc == 0 && tail && (!a->count || !b->count))
+        a->count = b->count = 0; /* what one alone recorded at its end was compared with nothing */
+    if (rc == 0)
+        rc = tw_stepdiff_make(c, a, b, d);
+    if (rc == 0) {
+        tw_causes_mark(d, a, b);
+        return 0;
+    }
+    tw_view_free(a);
+    tw_view_free(b);
+    tw_stepdiff_free(d);
     return rc;
 }
 
@@ -143,6 +200,8 @@ int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, const struct tw_s
     out->pair = p;
     out->shift = shift;
     out->weights_only = true;
+    out->side_a = sa;
+    out->side_b = sb;
     out->added_up = sa && sb && (tw_side_has_shards(sa) || tw_side_has_shards(sb));
     end = end < end_b ? end : end_b;
     end = c->o->steps_given && end > c->o->steps ? c->o->steps : end;

@@ -28,7 +28,8 @@
 struct tw_check_asked {
     const char *resume_with, *half; /* commands for sh -c; NULL: not asked */
     const char *tolerance, *transplant, *against, *save_baseline; /* files, and a kind; or NULL */
-    enum twin_level level;                                        /* or TW_CHECK_LEVEL_NOT_GIVEN */
+    const char *ranks;     /* numbers of ranks, "2,4"; NULL: not asked */
+    enum twin_level level; /* or TW_CHECK_LEVEL_NOT_GIVEN */
     uint64_t runs, steps, b_starts_at, sketch_every, zoom_time;
     uint64_t transplant_limit; /* bytes */
     struct tw_steps_window window;
@@ -38,13 +39,27 @@ struct tw_check_asked {
     bool require_parity;
 };
 
+/* The most numbers of ranks that one check runs a command with. */
+enum { TW_CHECK_NUMBERS_MAX = 16 };
+
+/* One command with several numbers of ranks (args.ranks): number by number, `each` runs of each. */
+struct tw_check_numbers {
+    uint32_t number[TW_CHECK_NUMBERS_MAX];
+    char **argv[TW_CHECK_NUMBERS_MAX]; /* the command with that number; owned */
+    size_t count;                      /* 0: it was not asked for */
+    uint64_t each;
+    uint32_t *of_run; /* of each run of the series, for the comparison; owned */
+};
+
 /* A check that goes on. Zeroed, then `asked` to `version` filled in; tw_check_fini in any case. */
 struct tw_check {
     struct tw_check_asked args;
     bool runs_given; /* the number of runs was asked for */
-    bool arms;       /* two commands, or one and its resumption */
-    /* argv of each arm; the same twice where there is one command */
+    bool arms; /* two commands, one and its resumption, or one with several numbers of ranks */
+    /* argv of each arm; the same twice where there is one command. With numbers of ranks: the
+     * command as it was typed, {ranks} and all */
     char *const *arm[2];
+    struct tw_check_numbers numbers;
     char *spool;         /* where the standard input is kept, the same for all runs; owned */
     struct tw_data data; /* verified */
     struct twin_baseline *baseline; /* what is expected (args.against); owned */
@@ -83,15 +98,29 @@ int tw_check_gate_fits(const struct tw_check_asked *a, const struct tw_check_bes
 /* Sets a->runs where no number was given: 1 with a baseline to hold against, else `usual`. */
 int tw_check_runs_fit(struct tw_check_asked *a, uint64_t usual, struct twin_error *err);
 
+/* ---- check_ranks.c: one command with several numbers of ranks */
+/* Is args.ranks a list of numbers, and does it go with the rest? Not asked for: it does. */
+int tw_check_ranks_fit(const struct tw_check_asked *a, const struct tw_check_beside *b,
+                       char *const *job, struct twin_error *err);
+/* Makes the commands of c->numbers of one that has {ranks} in it, c->args.runs of each, and sets
+ * c->args.runs to how many runs that are. TWIN_ENOMEM, or what tw_check_ranks_fit says. */
+int tw_check_ranks_make(struct tw_check *c, char *const *job, struct twin_error *err);
+void tw_check_ranks_free(struct tw_check_numbers *n);
+/* Which of the numbers run i of the series has, from 0; 0 where there are none. */
+size_t tw_check_number_of(const struct tw_check *c, size_t i);
+/* Has run i as many ranks as the first? True where there are no numbers. */
+bool tw_check_as_first(const struct tw_check *c, size_t i);
+
 /* ---- check_run.c: one run, of whatever part of the check */
-/* The options that all of a check's launches share. arm: 0 or 1. */
+/* The options that all of a check's launches share. arm: 0 or 1; with several numbers of ranks
+ * which of them. */
 struct twin_launch_options tw_check_launch_options(struct tw_check *c, int arm, const char *label);
 /* One run. *out is the caller's. live: compared with the first while it goes on. TWIN_EINVAL, and
  * no run: its ranks differ, which was not to be. */
 int tw_check_launch(struct tw_check *c, const struct twin_launch_options *o, const char *title,
                     bool live, struct twin_run **out);
 /* Gives n runs like this one to the engine, of which tw_check_launch then takes the next. */
-int tw_check_ahead(struct tw_check *c, const struct twin_launch_options *o, size_t n);
+int tw_check_ahead(struct tw_check *c, const struct twin_launch_options *o, size_t n, bool live);
 struct twin_compare_options tw_check_how(const struct tw_check *c); /* are its runs compared */
 /* Compares all runs of the series anew. */
 int tw_check_compare(struct tw_check *c);
@@ -139,7 +168,8 @@ void tw_check_shared_files(struct tw_check *c);
 /* Had the runs, and the ranks of the first, different worlds? Notes of the verdict. */
 void tw_check_look_around(struct tw_check *c);
 /* Can isolate say more of this verdict? Not of a resumed arm: its verdict names the state that the
- * seam lost, which a search among pins cannot. */
+ * seam lost, which a search among pins cannot; nor of several numbers of ranks, since it runs one
+ * command. */
 bool tw_check_can_isolate(const struct tw_check *c);
 
 #endif

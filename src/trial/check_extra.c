@@ -31,15 +31,23 @@ void tw_check_zoom(struct tw_check *c)
     if (!tw_zoom_is_useful(c->series.v, c->series.runs[0], &why))
         return;
     struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_launch_options a = tw_check_launch_options(c, 0, "zoom-a");
-    struct twin_launch_options b = tw_check_launch_options(c, c->arms, "zoom-b");
+    const struct twin_finding *first = c->series.v->first;
+    int arm_a = 0, arm_b = c->arms;
+    if (c->numbers.count) {
+        arm_a = (int)tw_check_number_of(c, first->run_a);
+        arm_b = (int)tw_check_number_of(c, first->run_b);
+        if (arm_a != arm_b)
+            return; /* ranks of other numbers call the same operations on other tensors */
+    }
+    struct twin_launch_options a = tw_check_launch_options(c, arm_a, "zoom-a");
+    struct twin_launch_options b = tw_check_launch_options(c, arm_b, "zoom-b");
     struct tw_zoom z = {.front = c->series.front,
                         .base_a = &a,
                         .base_b = &b,
                         .deadline_ns = c->series.deadline_ns,
                         .quiet = c->args.quiet,
                         .limit_s = (double)c->args.zoom_time};
-    tw_zoom_expect(&z, c->series.runs[0], c->series.start_s);
+    tw_zoom_expect(&z, c->series.runs[first->run_a], c->series.start_s);
     if (tw_zoom_run(c->series.v, &z, &err) != 0)
         tw_front_trouble(c->series.front, &err,
                          "check: the zoom failed, the verdict stands without it");
@@ -48,17 +56,68 @@ void tw_check_zoom(struct tw_check *c)
     tw_zoom_free(&z);
 }
 
+/* The first arm in the words of notes, and what it is held against. */
+struct arm_words {
+    char arm[48], both[48];
+};
+
+static struct arm_words words_of(const struct tw_check *c)
+{
+    struct arm_words w = {"A", "A and B"};
+    const uint32_t *n = c->numbers.number;
+    if (!c->numbers.count)
+        return w;
+    snprintf(w.arm, sizeof w.arm, "the job with %u rank%s", n[0], tw_plural_s(n[0]));
+    snprintf(w.both, sizeof w.both, "%u and %u ranks", n[0],
+             n[tw_check_number_of(c, c->series.v->first->run_b)]);
+    return w;
+}
+
+/* Is there one run of the first arm, so that nothing shows whether it repeats itself? With --ranks
+ * several runs of each number do. */
+static bool arm_is_alone(const struct tw_check *c)
+{
+    if (c->numbers.count)
+        return c->numbers.each == 1 && !c->runs_given;
+    return c->args.runs >= 3;
+}
+
+/* What the second run of the first arm shows. */
+static void judge_repeat(struct tw_check *c, const struct twin_verdict *v)
+{
+    const struct arm_words w = words_of(c);
+    /* A that diverges from itself only after it has diverged from B does not explain that
+     * difference. */
+    c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first &&
+                      v->first->step_a <= c->series.v->first->step_a;
+    c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
+    if (c->arm_unsteady)
+        twin_verdict_note(
+            c->series.v,
+            "%s does not repeat itself either (it diverges at step %u): first make %s repeatable",
+            w.arm, v->first->step_a, c->numbers.count ? "that" : w.arm);
+    else if (v->outcome == TWIN_DIFFER)
+        twin_verdict_note(c->series.v, "%s diverges from itself too, but only later (step %u)",
+                          w.arm, v->first ? v->first->step_a : 0);
+    else if (c->arm_repeats)
+        twin_verdict_note(c->series.v,
+                          "%s repeats itself (2 runs), so the difference lies between %s", w.arm,
+                          w.both);
+}
+
 /* Without this a noisy A would be blamed on what distinguishes the arms. */
 void tw_check_repeat_arm(struct tw_check *c)
 {
-    if (!c->arms || !series_differs(c) || c->args.runs < 3 || tw_run_failed(c->series.runs[0]))
+    if (!c->arms || !series_differs(c) || !arm_is_alone(c) || tw_run_failed(c->series.runs[0]))
         return;
-    struct twin_launch_options o = tw_check_launch_options(c, 0, "a");
+    const struct arm_words w = words_of(c);
+    const char *title = c->numbers.count ? "again" : "a again";
+    struct twin_launch_options o = tw_check_launch_options(c, 0, c->numbers.count ? "again" : "a");
     struct twin_run *again = NULL;
     struct twin_verdict *v = NULL;
     struct twin_error err = TWIN_ERROR_INIT;
     char text[32];
-    if (tw_check_launch(c, &o, "a again", false, &again) != 0)
+    if (tw_check_launch(c, &o, title, false, &again) != 0)
         return;
     const struct twin_run *pair[2] = {c->series.runs[0], again};
     struct twin_compare_options how = {
@@ -66,34 +125,20 @@ void tw_check_repeat_arm(struct tw_check *c)
         .steps = (uint32_t)c->args.steps,
         .ignore = c->args.ignore.items,
         .ignore_count = c->args.ignore.count,
-        .tolerance_file = c->args.tolerance,
+        .tolerance_file = c->numbers.count ? NULL : c->args.tolerance,
     };
     if (c->series.interrupted || c->series.out_of_time) {
-        twin_verdict_note(
-            c->series.v,
-            "whether A repeats itself was not found out: its second run was cut short");
+        twin_verdict_note(c->series.v,
+                          "whether %s repeats itself was not found out: its second run was cut "
+                          "short",
+                          w.arm);
     } else if (twin_compare(pair, 2, &how, &v, &err) != 0) {
-        tw_front_trouble(c->series.front, &err, "check: cannot compare A with itself");
+        tw_front_trouble(c->series.front, &err, "check: cannot compare %s with itself", w.arm);
     } else {
         if (!c->args.quiet)
-            tw_trial_line(c->series.front, "a again", again,
+            tw_trial_line(c->series.front, title, again,
                           v->outcome == TWIN_DIFFER ? "diverged" : tw_run_state(again, text));
-        /* A that diverges from itself only after it has diverged from B does not explain that
-         * difference. */
-        c->arm_unsteady = v->outcome == TWIN_DIFFER && v->first &&
-                          v->first->step_a <= c->series.v->first->step_a;
-        c->arm_repeats = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
-        if (c->arm_unsteady)
-            twin_verdict_note(
-                c->series.v,
-                "A does not repeat itself either (it diverges at step %u): first make A repeatable",
-                v->first->step_a);
-        else if (v->outcome == TWIN_DIFFER)
-            twin_verdict_note(c->series.v, "A diverges from itself too, but only later (step %u)",
-                              v->first ? v->first->step_a : 0);
-        else if (c->arm_repeats)
-            twin_verdict_note(c->series.v,
-                              "A repeats itself (2 runs), so the difference lies between A and B");
+        judge_repeat(c, v);
     }
     twin_verdict_free(v);
     twin_run_free(again);
@@ -263,7 +308,7 @@ void tw_check_look_around(struct tw_check *c)
 
 bool tw_check_can_isolate(const struct tw_check *c)
 {
-    if (c->series.interrupted || c->shares_files)
+    if (c->series.interrupted || c->shares_files || c->numbers.count)
         return false;
     if (c->arms)
         return c->arm_unsteady || (c->arm_repeats && c->series.v->shift == 0);

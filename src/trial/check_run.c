@@ -29,10 +29,11 @@ static char *const second_arm[] = {all_parts, NULL};
 
 struct twin_launch_options tw_check_launch_options(struct tw_check *c, int arm, const char *label)
 {
-    assert(arm == 0 || arm == 1);
+    const bool ranks = c->numbers.count > 0;
+    assert(ranks ? (size_t)arm < c->numbers.count : arm == 0 || arm == 1);
     const struct tw_check_asked *a = &c->args;
     return (struct twin_launch_options){
-        .argv = c->arm[arm],
+        .argv = ranks ? c->numbers.argv[arm] : c->arm[arm],
         .home = c->series.home,
         .label = label,
         .level = c->level,
@@ -45,7 +46,7 @@ struct twin_launch_options tw_check_launch_options(struct tw_check *c, int arm, 
         .show_output = a->show_output,
         .fresh_dir = a->fresh_dir,
         .copy_of = arm && c->half ? c->half->cwd : NULL,
-        .env = arm ? second_arm : NULL,
+        .env = arm && !ranks ? second_arm : NULL,
         .stdin_spool = c->spool,
         .on = &c->remote,
         .data = c->data.item,
@@ -62,14 +63,14 @@ static bool live_compare(const struct tw_check *c, struct twin_compare_options *
     if (c->arms && a->b_starts_at != TW_NOT_GIVEN)
         how->shift = -(int64_t)a->b_starts_at;
     /* Where a resumed arm begins is not known before its weights were looked at. */
-    return !c->arms || a->b_starts_at != TW_NOT_GIVEN;
+    return !c->arms || c->numbers.count > 0 || a->b_starts_at != TW_NOT_GIVEN;
 }
 
-int tw_check_ahead(struct tw_check *c, const struct twin_launch_options *o, size_t n)
+int tw_check_ahead(struct tw_check *c, const struct twin_launch_options *o, size_t n, bool live)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_compare_options how;
-    bool comparable = live_compare(c, &how);
+    bool comparable = live_compare(c, &how) && live;
     int rc = tw_series_ahead(&c->series, o, comparable ? &how : NULL, n, &err);
     if (rc == 0 || rc == TWIN_EINTR)
         return rc;
@@ -101,7 +102,8 @@ struct twin_compare_options tw_check_how(const struct tw_check *c)
         .steps = (uint32_t)a->steps,
         .arms = c->arms,
         .shift = a->b_starts_at != TW_NOT_GIVEN ? -(int64_t)a->b_starts_at : 0,
-        .find_shift = c->arms && a->b_starts_at == TW_NOT_GIVEN,
+        .find_shift = c->arms && !c->numbers.count && a->b_starts_at == TW_NOT_GIVEN,
+        .ranks = c->numbers.of_run,
         .resumed = a->resume_with != NULL,
         .ignore = a->ignore.items,
         .ignore_count = a->ignore.count,
@@ -166,6 +168,7 @@ void tw_check_fini(struct tw_check *c)
         unlink(c->spool);
     tw_free(c->spool);
     tw_free(c->signer);
+    tw_check_ranks_free(&c->numbers);
     tw_series_free(&c->series);
     tw_remote_close(&c->remote);
 }

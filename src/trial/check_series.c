@@ -5,6 +5,7 @@
 #include "check.h"
 
 #include "base.h"
+#include "phrase.h"
 #include "run_state.h"
 
 #include "src/trace/trace.h"
@@ -13,6 +14,14 @@
 
 /* of one_series: no hook saw what goes in; not a TWIN_E* */
 enum { UNSEEN = 1000 };
+
+/* Which arm run i of the series is. */
+static int arm_of(const struct tw_check *c, size_t i)
+{
+    if (c->numbers.count)
+        return (int)tw_check_number_of(c, i);
+    return c->arms && i > 0;
+}
 
 /* The letter of the run's arm, behind its number; nothing where there are no arms. */
 static const char *arm_letter(const struct tw_check *c, int arm)
@@ -25,7 +34,7 @@ static const char *arm_letter(const struct tw_check *c, int arm)
 /* What the run is called among those of its command. */
 static const char *run_label(const struct tw_check *c, int arm)
 {
-    if (!c->arms)
+    if (!c->arms || c->numbers.count)
         return "check";
     return arm ? "b" : "a";
 }
@@ -35,12 +44,17 @@ static int one_run(struct tw_check *c, bool *diverged)
 {
     char title[48], text[32];
     size_t i = c->series.count;
-    int arm = c->arms && i > 0;
+    const int arm = arm_of(c, i);
     struct twin_run *r = NULL;
-    snprintf(title, sizeof title, "run %zu/%llu%s", i + 1, (unsigned long long)c->args.runs,
-             arm_letter(c, arm));
+    const int n = snprintf(title, sizeof title, "run %zu/%llu", i + 1,
+                           (unsigned long long)c->args.runs);
+    if (c->numbers.count)
+        snprintf(title + n, sizeof title - (size_t)n, " (%u rank%s)", c->numbers.number[arm],
+                 tw_plural_s(c->numbers.number[arm]));
+    else
+        snprintf(title + n, sizeof title - (size_t)n, "%s", arm_letter(c, arm));
     struct twin_launch_options o = tw_check_launch_options(c, arm, run_label(c, arm));
-    int rc = tw_check_launch(c, &o, title, true, &r);
+    int rc = tw_check_launch(c, &o, title, tw_check_as_first(c, i), &r);
     if (rc != 0)
         return rc;
     if (c->series.trial.end == TW_TRIAL_NOT_STARTED && i == 0) {
@@ -59,13 +73,26 @@ static int one_run(struct tw_check *c, bool *diverged)
     return 0;
 }
 
-/* With an engine all runs behind the first are made side by side; they are still taken in their
- * order. */
+/* With an engine all runs of one command behind the first are made side by side; they are still
+ * taken in their order. */
 static int give_away(struct tw_check *c)
 {
-    int arm = c->arms;
+    const size_t i = c->series.count;
+    const int arm = arm_of(c, i);
     struct twin_launch_options o = tw_check_launch_options(c, arm, run_label(c, arm));
-    return tw_check_ahead(c, &o, (size_t)c->args.runs - c->series.count);
+    size_t end = i;
+    while (end < c->args.runs && arm_of(c, end) == arm)
+        end++;
+    return tw_check_ahead(c, &o, end - i, tw_check_as_first(c, i));
+}
+
+/* Is the next run the first one of a command that has not been given to an engine? */
+static bool gives_now(const struct tw_check *c)
+{
+    const size_t i = c->series.count;
+    if (!c->remote.engine || i == 0 || i >= c->args.runs)
+        return false;
+    return i == 1 || arm_of(c, i) != arm_of(c, i - 1);
 }
 
 /* The whole series at c->level. UNSEEN: run 1 shows that another level is needed, and the level was
@@ -77,7 +104,8 @@ static int runs_of_series(struct tw_check *c)
     c->half = NULL;
     while (c->series.count < c->args.runs && !c->series.interrupted && !c->series.out_of_time) {
         bool diverged = false;
-        int rc = one_run(c, &diverged);
+        int rc = gives_now(c) ? give_away(c) : 0;
+        rc = rc ? rc : one_run(c, &diverged);
         bool ended = c->series.interrupted || c->series.out_of_time;
         if (rc != 0 && ended && c->series.count)
             break;
@@ -97,9 +125,8 @@ static int runs_of_series(struct tw_check *c)
                 return rc;
             if (c->args.resume_with && diverged)
                 break;
-            if (c->remote.engine && (rc = give_away(c)) != 0)
-                return rc;
         }
+
         /* A job that fails twice in a row will fail a third time. */
         bool hopeless = c->series.count == 2 && tw_run_failed(c->series.runs[0]) &&
                         tw_run_failed(c->series.runs[1]);

@@ -115,8 +115,8 @@ int tw_check_gate_fits(const struct tw_check_asked *a, const struct tw_check_bes
 int tw_check_runs_fit(struct tw_check_asked *a, uint64_t usual, struct twin_error *err)
 {
     if (a->runs == TW_NOT_GIVEN)
-        a->runs = a->against ? 1 : usual;
-    if (a->runs == 1 && !a->against)
+        a->runs = a->against || a->ranks ? 1 : usual;
+    if (a->runs == 1 && !a->against && !a->ranks)
         return twin_error_set(err, TWIN_EINVAL,
                               "--runs: expected a number from 2 to 100000, found \"1\": one run "
                               "alone says nothing, unless --against says what to expect");

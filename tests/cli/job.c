@@ -9,6 +9,7 @@
  * steps
  *   --print BYTES      print that many bytes               --no-steps      never end a step
  *   --noise-at S       from step S on gradients are another in every run
+ *   --ranks-at S       from step S on gradients depend on WORLD_SIZE
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ enum { N = 64 };
 #define NEVER (-1L)
 
 struct plan {
-    long steps, sleep_ms, part_at, die_at, die_run, from, save_at, print, noise_at;
+    long steps, sleep_ms, part_at, die_at, die_run, from, save_at, print, noise_at, ranks_at;
     const char *runs_file;
     bool no_steps;
 };
@@ -34,14 +35,16 @@ static struct plan read_plan(int argc, char **argv)
                      .die_at = NEVER,
                      .from = 0,
                      .save_at = NEVER,
-                     .noise_at = NEVER};
+                     .noise_at = NEVER,
+                     .ranks_at = NEVER};
     struct {
         const char *name;
         long *value;
     } longs[] = {
-        {"--steps", &p.steps},     {"--sleep-ms", &p.sleep_ms}, {"--part-at", &p.part_at},
-        {"--die-at", &p.die_at},   {"--die-run", &p.die_run},   {"--from", &p.from},
-        {"--save-at", &p.save_at}, {"--print", &p.print},       {"--noise-at", &p.noise_at},
+        {"--steps", &p.steps},       {"--sleep-ms", &p.sleep_ms}, {"--part-at", &p.part_at},
+        {"--die-at", &p.die_at},     {"--die-run", &p.die_run},   {"--from", &p.from},
+        {"--save-at", &p.save_at},   {"--print", &p.print},       {"--noise-at", &p.noise_at},
+        {"--ranks-at", &p.ranks_at},
     };
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--no-steps") == 0)
@@ -128,6 +131,12 @@ static float draw(void)
     return 1 + (float)(bits >> 10) / (1 << 23);
 }
 
+static long ranks(void)
+{
+    const char *world = getenv("WORLD_SIZE");
+    return world ? strtol(world, NULL, 10) : 1;
+}
+
 int main(int argc, char **argv)
 {
     struct plan p = read_plan(argc, argv);
@@ -146,6 +155,8 @@ int main(int argc, char **argv)
         float disturbance = p.part_at != NEVER && step >= p.part_at && run > 1 ? 1.0000002f : 1;
         if (p.noise_at != NEVER && step >= p.noise_at)
             disturbance = noise;
+        if (p.ranks_at != NEVER && step >= p.ranks_at)
+            disturbance = 1 + (float)ranks() / (1 << 20);
         loss = train(w, step, disturbance);
         if (!p.no_steps)
             twin_step();

@@ -164,6 +164,18 @@ static json_t *origins_json(const struct twin_verdict *v)
     return list;
 }
 
+/* How many ranks each run was to have (check --ranks). */
+static json_t *ranks_of(const struct twin_verdict *v)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; list && i < v->runs; i++)
+        if (json_array_append_new(list, tw_json_count(v->ranks[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
 /* When each kind of thing first differs. */
 static json_t *onsets(const struct twin_verdict *v)
 {
@@ -429,6 +441,8 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add_field(&root, "outcome", json_string(twin_verdict_name(v->outcome)));
     add_field(&root, "bitwise", json_string(twin_verdict_name(v->bitwise)));
     add_field(&root, "runs", tw_json_count(v->runs));
+    if (v->ranks)
+        add_field(&root, "ranks", ranks_of(v));
     add_field(&root, "comparisons", tw_json_count(v->comparisons));
     add_field(&root, "differing", tw_json_count(v->differing));
     add_field(&root, "bound",
