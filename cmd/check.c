@@ -40,8 +40,8 @@ static const struct tw_option options[] = {
      UINT32_MAX - 1},
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Runs",
      "spend at most TIME (90, 90s, 10m, 2h) and judge by what there is then", FIELD(max_time)},
-    {"ranks", 0, TW_OPT_STRING, "N,M", NULL, "Runs",
-     "run COMMAND with each of these numbers of ranks, in place of {ranks} in it, --runs times "
+    {"ranks", 0, TW_OPT_STRING, "LIST", NULL, "Runs",
+     "run COMMAND with each of these numbers of ranks (2,4), in place of {ranks} in it, --runs times "
      "each (once unless given): do 2 and 4 ranks train the same weights?",
      ASKED(ranks)},
     TW_ON_OPTIONS(ASKED(engine.on), ASKED(engine.place), ASKED(engine.hosts), ASKED(engine.slots)),
@@ -135,7 +135,7 @@ static const char *const synopsis[] = {
     "[options] -- COMMAND [ARG...]",
     "[options] --a CMD --b CMD",
     "[options] --resume-with CMD [--half CMD] -- COMMAND [ARG...]",
-    "[options] --ranks N,M -- COMMAND [ARG...]",
+    "[options] --ranks LIST -- COMMAND [ARG...]",
     "[options] --against FILE -- COMMAND [ARG...]",
     NULL};
 static const struct tw_pair exits[] = {
