@@ -20,7 +20,7 @@
 #include <string.h>
 
 struct slo_args {
-    const char *home, *ledger, *targets, *until, *rules;
+    const char *home, *ledger, *targets, *until, *rules, *dashboards;
     bool json, csv, all_homes;
 };
 
@@ -38,6 +38,8 @@ static const struct tw_option options[] = {
      "write alert rules for Prometheus that go with the targets to DIR/twinrun.rules.yml, and "
      "compute nothing",
      FIELD(rules)},
+    {"dashboards", 0, TW_OPT_DIR, "DIR", NULL, "Levels",
+     "write three dashboards for Grafana to DIR, and compute nothing", FIELD(dashboards)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
     TW_LEDGER_OPTION(slo_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
@@ -60,6 +62,7 @@ static const struct tw_pair examples[] = {
     {"twinrun slo --all-homes --ledger postgresql://ana@db/runs --csv",
      "a whole fleet, as a table"},
     {"twinrun slo --targets slo.toml --rules /etc/prometheus/rules", "alerts for the same targets"},
+    {"twinrun slo --dashboards /var/lib/grafana/dashboards", "three dashboards for Grafana"},
     {NULL, NULL},
 };
 
@@ -144,6 +147,28 @@ static int write_rules(const char *folder, const struct tw_slo_targets *targets)
     return rc;
 }
 
+static int write_dashboards(const char *folder)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < TW_SLO_DASHBOARDS; i++) {
+        const char *file;
+        size_t bytes;
+        const char *text = tw_slo_dashboard(i, &file, &bytes);
+        char *path = tw_path_join(folder, file);
+        rc = path ? tw_write_file_atomic(path, text, bytes, &err) : TWIN_ENOMEM;
+        tw_free(path);
+    }
+    return rc ? tw_trouble(&err, "slo: cannot write the dashboards") : TW_EXIT_SAME;
+}
+
+/* What goes to files and needs no ledger. */
+static int write_files(const struct slo_args *a, const struct tw_slo_targets *targets)
+{
+    const int rc = a->rules ? write_rules(a->rules, targets) : TW_EXIT_SAME;
+    return rc == TW_EXIT_SAME && a->dashboards ? write_dashboards(a->dashboards) : rc;
+}
+
 static int run(int argc, char **argv)
 {
     struct slo_args a = {0};
@@ -154,9 +179,10 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_slo, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    if (a.rules && (a.json || a.csv || a.until || a.all_homes))
-        return tw_bad_use("slo", "--rules reads the targets alone: expected none of --json, --csv, "
-                                 "--until, --all-homes beside it");
+    const bool files = a.rules || a.dashboards;
+    if (files && (a.json || a.csv || a.until || a.all_homes))
+        return tw_bad_use("slo", "--rules and --dashboards read no ledger: expected none of "
+                                 "--json, --csv, --until, --all-homes beside them");
     if (a.json && a.csv)
         return tw_bad_use("slo", "--json and --csv: expected one of them");
     if (a.until && twin_trust_time(a.until, &until_ns) != 0)
@@ -168,8 +194,8 @@ static int run(int argc, char **argv)
                    : tw_slo_targets_default(&targets, &err);
     if (rc != 0)
         rc = tw_trouble(&err, "slo: cannot use the targets");
-    else if (a.rules)
-        rc = write_rules(a.rules, &targets);
+    else if (files)
+        rc = write_files(&a, &targets);
     else
         rc = run_slo(&a, &targets, until_ns);
     tw_slo_targets_free(&targets);

@@ -159,6 +159,11 @@ void tw_slo_counted_free(struct tw_slo_counted *c);
 int tw_slo_rules(const struct tw_slo_targets *t, char **out, size_t *left_out,
                  struct twin_error *err);
 
+/* ---- dashboards for Grafana (dashboards.c) */
+enum { TW_SLO_DASHBOARDS = 3 };
+/* The JSON of one and the name of its file; static. */
+const char *tw_slo_dashboard(size_t i, const char **file, size_t *bytes);
+
 /* ---- rows */
 
 /* A bad event: what burned the budget. Texts are borrowed from the history. */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of `twinrun slo --rules`, judged by the real promtool and by a real Prometheus, which scrapes a
-real `serve` over a ledger whose runs were really made to diverge.
+"""Rules and dashboards of `twinrun slo`, judged by the real promtool and by a real Prometheus, which
+scrapes a real `serve` over a ledger whose runs were really made to diverge.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -50,6 +51,28 @@ def promtool_test(folder, tests):
     )
     done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def dashboards(folder):
+    """The three dashboards, by name."""
+    words = [TWINRUN, "slo", "--dashboards", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    names = ["debug", "executive", "on-call"]
+    made = sorted(p.name for p in folder.glob("*.json"))
+    assert made == [f"twinrun-{n}.json" for n in names]
+    return {n: json.loads((folder / f"twinrun-{n}.json").read_text()) for n in names}
+
+
+def expressions(dashboard):
+    """As Grafana would send them, for all projects of the last five minutes."""
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            expr = target["expr"]
+            for name, value in {"$project": ".*", "$__range": "5m"}.items():
+                expr = expr.replace(name, value)
+            assert "$" not in expr, expr
+            yield panel["title"], expr
 
 
 def alert_names(path):
@@ -112,8 +135,88 @@ def test_rules_are_clean(tmp_path):
     assert rules(tmp_path, TARGETS)[0].read_text() == before
 
 
+def test_dashboards(tmp_path):
+    """What Grafana takes by, without Grafana: ids, places, variables, links; PromQL by promtool."""
+    exprs = set()
+    for name, d in dashboards(tmp_path).items():
+        assert d["uid"] == "twinrun-" + name and d["schemaVersion"] == 36
+        variables = {v["name"] for v in d["templating"]["list"]}
+        assert {"datasource", "project", "run", "twinrun"} <= variables
+        assert any(x["url"] == "${twinrun}/api/v1/runs/${run}" for x in d["links"])
+        panels = d["panels"]
+        assert len({p["id"] for p in panels}) == len({p["title"] for p in panels}) == len(panels)
+        taken = set()
+        for p in panels:
+            at = p["gridPos"]
+            assert at["x"] + at["w"] <= 24
+            area = {
+                (x, y)
+                for x in range(at["x"], at["x"] + at["w"])
+                for y in range(at["y"], at["y"] + at["h"])
+            }
+            assert not area & taken, p["title"]
+            taken |= area
+            if p["type"] == "text":
+                continue
+            assert (
+                p["fieldConfig"]["defaults"]["unit"] and p["datasource"]["uid"] == "${datasource}"
+            )
+            refs = [t["refId"] for t in p["targets"]]
+            assert refs and len(set(refs)) == len(refs)
+            assert all(t["legendFormat"] or p["type"] == "table" for t in p["targets"])
+        exprs |= {expr for _, expr in expressions(d)}
+        # names in texts and links are those of variables
+        for used in re.findall(r"\$\{?(\w+)", json.dumps(d)):
+            assert used in variables | {"__range", "__all"}, used
+    rules = [{"record": f"x:{i}", "expr": e} for i, e in enumerate(sorted(exprs))]
+    path = tmp_path / "exprs.yml"
+    path.write_text(json.dumps({"groups": [{"name": "dashboards", "rules": rules}]}))
+    done = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+TYPES = """import type { Dashboard } from "@grafana/schema";
+// words of an enumeration stand in JSON as they are
+type Plain<T> = T extends string ? `${T}` : T extends (infer U)[] ? Plain<U>[]
+    : T extends object ? { [K in keyof T]: Plain<T[K]> } : T;
+"""
+GRAFANA = os.environ.get("TWINRUN_GRAFANA_TYPES", "")
+
+
+@pytest.mark.skipif(not GRAFANA, reason="./dev test --full installs @grafana/schema")
+def test_types_of_grafana(tmp_path):
+    """No field that Grafana does not know, and none of another type. One is spoilt, so that a
+    check that sees nothing is seen."""
+
+    def complaints(text):
+        source = tmp_path / "check.ts"
+        source.write_text(TYPES + "export const d: Plain<Dashboard> = " + text + ";\n")
+        (tmp_path / "node_modules").exists() or os.symlink(
+            os.path.join(GRAFANA, "node_modules"), tmp_path / "node_modules"
+        )
+        words = ["--noEmit", "--strict", "--skipLibCheck", "--moduleResolution", "bundler"]
+        words += ["--module", "esnext", "--target", "es2022", "--preserveSymlinks", str(source)]
+        tsc = os.path.join(GRAFANA, "node_modules", ".bin", "tsc")
+        return subprocess.run([tsc, *words], capture_output=True, text=True).stdout
+
+    for name, d in dashboards(tmp_path).items():
+        text = json.dumps(d)
+        assert complaints(text) == "", name
+    for good, bad, code in (
+        ('"links"', '"linkz"', "TS2353"),
+        (": 36", ': "36"', "TS2322"),
+        ('"absolute"', '"absolut"', "TS2820"),
+    ):
+        assert code in complaints(text.replace(good, bad, 1)), bad
+
+
 def test_bad_use(tmp_path):
-    for words in (["--rules", str(tmp_path), "--json"], ["--rules", str(tmp_path / "none")]):
+    for words in (
+        ["--rules", str(tmp_path), "--json"],
+        ["--rules", str(tmp_path / "none")],
+        ["--dashboards", str(tmp_path), "--until", "2026-11-21"],
+        ["--dashboards", str(tmp_path / "none")],
+    ):
         done = subprocess.run([TWINRUN, "slo", *words], capture_output=True, text=True)
         assert done.returncode == 2 and done.stderr
 
@@ -297,6 +400,28 @@ def prometheus(folder, target):
         process.wait(60)
 
 
+# Of these a ledger may have no series: a gauge needs a target with a limit, or enough runs.
+MAY_BE_EMPTY = {
+    "Alerts that fire",
+    "Budget of M1 that the last hour burned",
+    "Variance of metrics over its limit",
+    "Deviation of run times",
+}
+
+
+def evaluated(folder, ask, s):
+    """Each expression of each dashboard gives numbers, of metrics that serve has."""
+    has = set(re.findall(r"^# HELP (\S+)", s.get("/metrics").text, re.M))
+    has |= {"twinrun_training_duration_seconds_" + k for k in ("bucket", "count")}
+    for dashboard in dashboards(folder).values():
+        for title, expr in expressions(dashboard):
+            assert set(re.findall(r"twinrun_[a-z_]+", expr)) <= has, expr
+            found = ask("query?query=" + urllib.parse.quote(expr))
+            assert found and (found["result"] or title in MAY_BE_EMPTY), (title, expr)
+    projects = ask("label/project/values?match[]=twinrun_comparisons_total")
+    assert "shop" in projects
+
+
 SHORT = """
 [[slo]]
 indicator = "M1"
@@ -365,6 +490,7 @@ def test_an_alert_fires_and_resolves(tmp_path):
             groups = ask("rules")["groups"]
             assert all(r["health"] == "ok" for g in groups for r in g["rules"])
             assert not ask("query?query=up==0")["result"]
+            evaluated(tmp_path, ask, s)
 
 
 def test_every_expression_on_real_metrics(tmp_path):

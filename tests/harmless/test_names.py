@@ -342,6 +342,7 @@ CASES = {
         (["--targets", b"./" + NAME], None, []),
         (["--until", ALL], None, []),
         (["--rules", b"./" + NAME], None, []),
+        (["--dashboards", b"./" + NAME], None, []),
     ],
     "serve": [
         (["--textfile", "."], None, [["--targets", b"./" + NAME]]),
