@@ -7,6 +7,7 @@
 #include "verdict.h"
 
 #include "say.h"
+#include "screen.h"
 #include "options.h"
 
 #include "base.h"
@@ -49,13 +50,6 @@ void tw_stdout_restore(void)
 }
 
 /* ---- forms */
-
-/* NO_COLOR is the custom of no-color.org: any value but the empty one. */
-static bool wants_color(void)
-{
-    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-    return isatty(STDOUT_FILENO) && !(no && *no) && term && strcmp(term, "dumb") != 0;
-}
 
 /* As wide as the terminal, within what can be read. */
 static unsigned text_columns(void)
@@ -140,7 +134,7 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
         .run_count = count,
         .verb = o->verb,
         .command = o->command,
-        .color = !o->plain && wants_color(),
+        .color = !o->plain && tw_screen_colours(),
         .width = o->plain ? WIDTH : text_columns(),
         .can_zoom = o->can_zoom,
         .can_isolate = o->can_isolate,

@@ -183,6 +183,11 @@ int twin_redactor_open(const char *home, struct twin_redactor **out, struct twin
     return 0;
 }
 
+struct twin_redactor *twin_redactor_without_key(void)
+{
+    return tw_calloc(1, sizeof(struct twin_redactor));
+}
+
 void twin_redactor_close(struct twin_redactor *r)
 {
     if (r)

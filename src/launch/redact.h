@@ -21,6 +21,8 @@ struct twin_redactor;
  * `[redacted]`, the same for all. Only TWIN_ENOMEM is an error.
  */
 int twin_redactor_open(const char *home, struct twin_redactor **out, struct twin_error *err);
+/* One that works without a key and looks for none. NULL: no memory. */
+struct twin_redactor *twin_redactor_without_key(void);
 void twin_redactor_close(struct twin_redactor *r); /* NULL: nothing */
 /* 16 hex digits that tell keys apart and say nothing about them; "" without a key. Values redacted
  * under different keys cannot be compared. */

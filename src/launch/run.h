@@ -262,6 +262,23 @@ int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin
 /* How far the run in this folder is, whoever launched it: fills step and records; zero where
  * nothing is known. */
 void twin_progress_of(const char *run_dir, struct twin_progress *p);
+/* The same, rank by rank. Of more processes than there are slots some are not there (full). */
+enum { TWIN_PROGRESS_RANKS = 64 };
+struct twin_progress_rank {
+    int32_t rank;
+    uint64_t steps; /* finished, of its farthest process */
+    uint64_t records, dropped;
+    bool recording; /* a process of it has its trace open */
+};
+struct twin_progress_ranks {
+    struct twin_progress_rank rank[TWIN_PROGRESS_RANKS]; /* sorted by number */
+    size_t count;
+    uint32_t expected; /* ranks that the launcher of ranks makes on this machine; 0: not told */
+    uint64_t step;     /* of the slowest rank */
+    uint64_t records;
+    bool full;
+};
+void twin_progress_ranks_of(const char *run_dir, struct twin_progress_ranks *out);
 /* All runs of a home, newest first; strings malloc'ed, array NULL-terminated; free each and the
  * array. */
 int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err);

@@ -35,18 +35,29 @@ struct twin_parity {
 
 struct twin_parity *twin_parity_begin(const char *run_dir)
 {
-    struct twin_parity *p = tw_calloc(1, sizeof *p);
+    struct twin_parity *p = twin_parity_begin_to_read();
     char *home = tw_path_join(run_dir, "../..");
-    if (!p || !home) {
-        tw_free(home);
-        tw_free(p);
-        return NULL;
+    if (p && home) {
+        twin_redactor_close(p->c.redactor);
+        p->c.redactor = NULL;
     }
+    if (!p || !home || twin_redactor_open(home, &p->c.redactor, NULL) != 0) {
+        twin_parity_free(p);
+        p = NULL;
+    }
+    tw_free(home);
+    return p;
+}
+
+struct twin_parity *twin_parity_begin_to_read(void)
+{
+    struct twin_parity *p = tw_calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
     p->ranks = json_array();
     p->read = json_object();
-    int rc = twin_redactor_open(home, &p->c.redactor, NULL);
-    tw_free(home);
-    if (!p->ranks || !p->read || rc != 0) {
+    p->c.redactor = twin_redactor_without_key();
+    if (!p->ranks || !p->read || !p->c.redactor) {
         twin_parity_free(p);
         return NULL;
     }

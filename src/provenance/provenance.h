@@ -72,6 +72,10 @@ void twin_world_differences_free(struct twin_world_differences *d);
 struct twin_parity;
 /* NULL: no memory. */
 struct twin_parity *twin_parity_begin(const char *run_dir);
+/* The same for who writes nothing, not even a key for secrets where there is none yet. Without a
+ * key all secrets look alike, so ranks that differ in nothing else count as equal. NULL: no
+ * memory. */
+struct twin_parity *twin_parity_begin_to_read(void);
 void twin_parity_free(struct twin_parity *p); /* NULL: nothing */
 /*
  * One look, of some 20 ms at most; ended: at the run's end, without that limit. True once: when all

@@ -96,6 +96,18 @@ void twin_telemetry_free(struct twin_telemetry *t);
 /* The process of a rank that made most steps; NULL when the rank has none. */
 const struct twin_telemetry_process *twin_telemetry_rank(const struct twin_telemetry *t, int rank);
 
+/* ---- of a run that goes on (latest.c): what its processes told last, from the ends of their
+ * files, whose length does not matter. NaN: not known. */
+struct twin_telemetry_now {
+    size_t processes; /* that told something */
+    double cpu;       /* processors in use, all these processes together, over their last second */
+    double rss;       /* bytes, all of them together */
+    double rate;      /* steps per second of the slowest of them, over that second */
+    double age_s;     /* since the newest row; NaN: it is another machine's */
+};
+/* Never fails: a file that cannot be read tells nothing. */
+void twin_telemetry_latest(const char *run_dir, struct twin_telemetry_now *out);
+
 /* ---- slow stretches, and what moved with them (dips.c, causes.c; the method:
  * docs/internals/telemetry.md) */
 

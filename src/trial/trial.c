@@ -26,6 +26,7 @@ int tw_trial_make(struct tw_trial *t, const struct twin_launch_options *o, struc
     t->run = NULL;
     t->parity = NULL;
     t->stopped_because = NULL;
+    t->reference_told = false;
     if (tw_front_stops(t->front))
         return twin_error_set(err, TWIN_EINTR, "interrupted");
     if (o->on && o->on->engine)

@@ -57,6 +57,7 @@ struct tw_trial {
     /* while it goes on: what its ranks have said, and why it is ended */
     struct twin_parity *parity;
     char *stopped_because;
+    bool reference_told; /* in its folder (reference.h) */
 };
 
 /*

@@ -7,6 +7,7 @@
 
 #include "base.h"
 #include "phrase.h"
+#include "reference.h"
 #include "run_state.h"
 
 #include <math.h>
@@ -29,6 +30,24 @@ static int end_trial(struct tw_trial *t, enum tw_trial_end end)
     return 1;
 }
 
+/* Has the run diverged by now? Each answer that is new is told in its folder, too. */
+static void look_for_divergence(struct tw_trial *t, const struct twin_progress *p)
+{
+    if (!t->reference)
+        return;
+    if (!t->reference_told)
+        tw_reference_write(p->run_dir, t->reference, false, 0);
+    t->reference_told = true;
+    if (t->diverged || !p->step)
+        return;
+    /* An error here only means that nothing is known yet: the comparison at the end counts. */
+    if (twin_compare_live(t->reference, p->run_dir, &t->how, &t->diverged, &t->diverged_step,
+                          NULL) != 0)
+        t->diverged = false;
+    if (t->diverged)
+        tw_reference_write(p->run_dir, t->reference, true, t->diverged_step);
+}
+
 int tw_trial_watch(struct tw_trial *t, const struct twin_progress *p)
 {
     t->started = true;
@@ -44,11 +63,7 @@ int tw_trial_watch(struct tw_trial *t, const struct twin_progress *p)
         return end_trial(t, TW_TRIAL_INTERRUPTED);
     if (t->deadline_ns && tw_monotonic_ns() > t->deadline_ns)
         return end_trial(t, TW_TRIAL_OUT_OF_TIME);
-    /* An error here only means that nothing is known yet: the comparison at the end counts. */
-    if (t->reference && !t->diverged && p->step &&
-        twin_compare_live(t->reference, p->run_dir, &t->how, &t->diverged, &t->diverged_step,
-                          NULL) != 0)
-        t->diverged = false;
+    look_for_divergence(t, p);
     if (t->diverged && enough_is_known(t, p))
         return end_trial(t, TW_TRIAL_DIVERGED);
     return 0;

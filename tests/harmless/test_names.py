@@ -337,6 +337,11 @@ CASES = {
     ],
     "ls": [([], None, [["--json"], ["--command", ALL]])],
     "gc": [(["--keep", "1", "--dry-run"], None, [["--json"]]), (["--keep", ALL], None, [])],
+    "top": [
+        (["--once"], None, [["--json"], ["--against", "last~1"]]),
+        (["--once", "--against", ALL], None, []),
+        (["--every", ALL], None, []),
+    ],
     "slo": [
         ([], None, [["--json"], ["--csv"], ["--all-homes"]]),
         (["--targets", b"./" + NAME], None, []),
