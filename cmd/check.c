@@ -41,7 +41,8 @@ static const struct tw_option options[] = {
     {"max-time", 0, TW_OPT_SECONDS, "TIME", NULL, "Runs",
      "spend at most TIME (90, 90s, 10m, 2h) and judge by what there is then", FIELD(max_time)},
     {"ranks", 0, TW_OPT_STRING, "LIST", NULL, "Runs",
-     "run COMMAND with each of these numbers of ranks (2,4), in place of {ranks} in it, --runs times "
+     "run COMMAND with each of these numbers of ranks (2,4), in place of {ranks} in it, --runs "
+     "times "
      "each (once unless given): do 2 and 4 ranks train the same weights?",
      ASKED(ranks)},
     TW_ON_OPTIONS(ASKED(engine.on), ASKED(engine.place), ASKED(engine.hosts), ASKED(engine.slots)),
