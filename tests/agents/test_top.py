@@ -480,7 +480,7 @@ def test_keys_and_sizes(home):
     screen.send(b"k")
     screen.see(">first-00000001")
     screen.send(b"\n")
-    screen.see("--first", "\\x1b]0;evil")
+    screen.see("--first", "\\033]0;evil\\007")  # as a shell would read it
     assert screen.colours
     screen.end()
 
