@@ -67,9 +67,15 @@ static json_t *checkpoints_json(const struct twin_ledger_checkpoints *k)
 static json_t *verdict_json(const struct twin_ledger_comparison *c)
 {
     json_t *runs = json_array();
-    for (size_t i = 0; i < c->run_count; i++)
-        json_array_append_new(runs, json_pack("{s:o, s:s}", "id", text(c->run_id[i]), "agreed",
-                                              twin_agreed_name(c->agreed[i])));
+    bool whole = runs != NULL;
+    for (size_t i = 0; whole && i < c->run_count; i++)
+        whole = json_array_append_new(runs, json_pack("{s:o, s:s}", "id", text(c->run_id[i]),
+                                                      "agreed", twin_agreed_name(c->agreed[i]))) ==
+                0;
+    if (!whole) { /* a verdict without one of its runs would be another verdict */
+        json_decref(runs);
+        return NULL;
+    }
     return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "id",
                      text(c->id), "time_ns", (json_int_t)c->time_ns, "verb", text(c->verb),
                      "command", text(c->command), "outcome", text(c->outcome), "first",

@@ -28,7 +28,8 @@ static char *ends_of(int folder, const char *name, size_t *bytes)
     bool regular = text && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
     const uint64_t size = regular ? (uint64_t)st.st_size : 0;
     const bool whole = size <= HEAD_BYTES + TAIL_BYTES;
-    ssize_t got = size ? tw_pread_all(fd, text, whole ? (size_t)size : HEAD_BYTES, 0) : -1;
+    const size_t wanted = whole ? (size_t)size : HEAD_BYTES;
+    ssize_t got = size ? tw_pread_all(fd, text, wanted, 0) : -1;
     size_t n = got > 0 ? (size_t)got : 0;
     char *first = n ? memchr(text, '\n', n) : NULL;
     char *second = first ? memchr(first + 1, '\n', (size_t)(text + n - first - 1)) : NULL;
