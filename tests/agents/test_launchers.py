@@ -139,15 +139,17 @@ import torch, torch.distributed as dist
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank, mark = dist.get_rank(), sys.argv[1]
+fails = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and not os.path.exists(mark)
 torch.manual_seed(7)
 net = torch.nn.Linear(4, 2)
 for step in range(4):
-    if step == 2 and rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        if not os.path.exists(mark):
-            if len(sys.argv) > 2:
-                open(mark, "w").close()
-            time.sleep(0.5)  # as at the end
-            sys.exit(3)
+    if step == 2 and fails:
+        if rank == 0:
+            time.sleep(600)  # until torchrun ends it: in a collective it might see the other go
+        if len(sys.argv) > 2:
+            open(mark, "w").close()
+        time.sleep(0.5)  # as at the end
+        sys.exit(3)
     opt = torch.optim.SGD(net.parameters(), lr=0.1)
     opt.zero_grad()
     net(torch.randn(8, 4)).pow(2).mean().backward()
