@@ -11,6 +11,7 @@
  */
 #include "search_runs.h"
 
+#include "search_inside.h"
 #include "run_state.h"
 
 #include "src/stats/stats.h"
@@ -22,20 +23,17 @@ static const char id[] = "node";
 enum { FRESH_EACH = 4 /* 4 against 4: p is at least 1 of 70 */, NATURAL_MOST = 32 };
 #define NODE_ALPHA 0.05
 
-static uint64_t next_of(uint64_t *state)
-{
-    *state = tw_mix64(*state + 0x9E3779B97F4A7C15u);
-    return *state;
-}
+/* What an order is drawn for: each has its own, whatever the numbers beside it. Confirmations,
+ * which are drawn from the same seed, count from 1. */
+enum { FOR_BASELINE = 1 << 30, FOR_SORTS, FOR_NODES, FOR_ODD_NODES, FOR_FRESH };
 
 /* A drawn order of 0 to n - 1. */
-static void draw(uint64_t seed, size_t *order, size_t n)
+static void draw(const struct tw_isolate *c, uint32_t purpose, size_t block, uint32_t *order,
+                 size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        const size_t k = (size_t)(next_of(&seed) % (i + 1));
-        order[i] = order[k];
-        order[k] = i;
-    }
+    for (size_t i = 0; i < n; i++)
+        order[i] = (uint32_t)i;
+    tw_block_draw(c->plan.seed, purpose, (uint32_t)block, order, n);
 }
 
 bool tw_isolate_nodes_open(struct tw_isolate *c)
@@ -181,7 +179,8 @@ static void learn_nodes(struct tw_isolate *c)
 static size_t nth_of_sort(const struct tw_isolate *c, bool odd, size_t n)
 {
     const struct tw_isolate_nodes *x = &c->nodes;
-    size_t node[TW_ISOLATE_NODES], order[TW_ISOLATE_NODES], count = 0;
+    size_t node[TW_ISOLATE_NODES], count = 0;
+    uint32_t order[TW_ISOLATE_NODES];
     for (size_t i = 0; i < x->count; i++) {
         bool is_odd = false;
         for (size_t k = 0; k < x->odd_count; k++)
@@ -190,7 +189,7 @@ static size_t nth_of_sort(const struct tw_isolate *c, bool odd, size_t n)
             node[count++] = i;
     }
     assert(count > 0);
-    draw(c->plan.seed ^ tw_mix64(n / count + 1), order, count);
+    draw(c, odd ? FOR_ODD_NODES : FOR_NODES, n / count, order, count);
     return node[order[n % count]];
 }
 
@@ -201,8 +200,8 @@ static size_t place_free(struct tw_isolate *c)
 {
     enum { EACH = 2 };
     struct tw_isolate_nodes *x = &c->nodes;
-    size_t order[2 * EACH];
-    draw(c->plan.seed ^ (x->placed / (2 * EACH)), order, 2 * EACH);
+    uint32_t order[2 * EACH];
+    draw(c, FOR_SORTS, x->placed / (2 * EACH), order, 2 * EACH);
     const bool odd = order[x->placed % (2 * EACH)] < EACH;
     x->placed++;
     return nth_of_sort(c, odd, x->placed_of[odd]++);
@@ -212,7 +211,7 @@ void tw_isolate_node_apply(struct tw_isolate *c, const struct twin_world *w,
                            const struct twin_search_request *q, struct twin_launch_options *o)
 {
     struct tw_isolate_nodes *x = &c->nodes;
-    size_t order[TW_ISOLATE_NODES];
+    uint32_t order[TW_ISOLATE_NODES];
     if (!x->used)
         return;
     if (q->purpose != TWIN_FOR_BASELINE)
@@ -226,7 +225,7 @@ void tw_isolate_node_apply(struct tw_isolate *c, const struct twin_world *w,
         return;
     }
     const size_t turn = q->number - 1; /* so the first runs see each node once */
-    draw(c->plan.seed ^ (turn / x->count), order, x->count);
+    draw(c, FOR_BASELINE, turn / x->count, order, x->count);
     o->at_node = x->name[order[turn % x->count]];
 }
 
@@ -288,9 +287,10 @@ static bool make_fresh(struct tw_isolate *c, const struct suspicion *s, uint64_t
                          .title = "node    ",
                          .expected_s = c->natural_s,
                          .deadline_ns = tw_patience_ends_ns(&tw_patience_under_pins, c->natural_s)};
-    size_t order[ALL], made = 0;
+    uint32_t order[ALL];
+    size_t made = 0;
     int rc = 0;
-    draw(tw_mix64(c->plan.seed), order, ALL);
+    draw(c, FOR_FRESH, 0, order, ALL);
     for (size_t i = 0; i < ALL && rc == 0; i++) {
         const size_t k = order[i] / 2;
         o.at_node =
