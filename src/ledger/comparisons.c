@@ -43,7 +43,7 @@ static int count_row(void *user, const struct tw_db_value *row, size_t n)
     return 0;
 }
 
-static int insert_comparison(struct tw_db *db, const struct twin_ledger_comparison *c,
+static int insert_comparison(struct twin_ledger *l, const struct twin_ledger_comparison *c,
                              struct twin_error *err)
 {
     struct tw_ledger_texts t = {0};
@@ -65,18 +65,14 @@ static int insert_comparison(struct tw_db *db, const struct twin_ledger_comparis
         TW_INT(k->unknown),
         TW_INT(k->missing),
     };
-    int rc = t.failed ? 0
-                      : db->ops->run(
-                            db,
+    return tw_ledger_insert(l,
                             "INSERT INTO comparisons (id, recorded_ns, time_ns, verb, command, "
                             "outcome, first, first_step, cause, layer, repeats, checkpoints, "
                             "checkpoints_same, checkpoints_unknown, checkpoints_missing) VALUES "
                             "($1, CAST($2 AS BIGINT), CAST($3 AS BIGINT), $4, $5, $6, $7, CAST($8 "
                             "AS BIGINT), $9, $10, CAST($11 AS BIGINT), CAST($12 AS BIGINT), "
                             "CAST($13 AS BIGINT), CAST($14 AS BIGINT), CAST($15 AS BIGINT))",
-                            v, sizeof v / sizeof v[0], NULL, NULL, err);
-    int oom = tw_ledger_texts_free(&t, err);
-    return rc ? rc : oom;
+                            v, sizeof v / sizeof v[0], &t, err);
 }
 
 /* The comparison, then a row for each of its runs. An id that is there already means that all of it
@@ -92,7 +88,7 @@ int twin_ledger_put_comparison(struct twin_ledger *l, const struct twin_ledger_c
     rc = db->ops->run(db, "SELECT id FROM comparisons WHERE id = $1", &TW_TEXT(c->id), 1, count_row,
                       &there, err);
     if (rc == 0 && !there)
-        rc = insert_comparison(db, c, err);
+        rc = insert_comparison(l, c, err);
     for (size_t i = 0; rc == 0 && !there && i < c->run_count; i++) {
         const char *agreed = twin_agreed_name(c->agreed ? c->agreed[i] : TWIN_AGREED_NOT_SAID);
         struct tw_db_value row[] = {TW_TEXT(c->id), TW_INT(i), TW_TEXT(c->run_id[i]),

@@ -91,9 +91,10 @@ struct tw_ledger_texts {
 };
 /* A copy of s as a database can hold it; NULL becomes "". Owned by t. */
 const char *tw_ledger_text(struct tw_ledger_texts *t, const char *s);
-/* Frees the copies. TWIN_ENOMEM when one of them could not be made: then the statement must not
- * have been run. */
-int tw_ledger_texts_free(struct tw_ledger_texts *t, struct twin_error *err);
+/* Runs a statement with n values, which may hold texts of t, and frees these. TWIN_ENOMEM, and
+ * nothing was run, when one of them could not be made. */
+int tw_ledger_insert(struct twin_ledger *l, const char *sql, const struct tw_db_value *v, size_t n,
+                     struct tw_ledger_texts *t, struct twin_error *err);
 
 /* The columns of a run, in the order in which tw_ledger_run_of() reads them. */
 #define TW_LEDGER_COLUMNS                                                                      \

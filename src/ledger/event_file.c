@@ -7,7 +7,6 @@
 #include "noted_inside.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,15 +21,7 @@ int tw_event_save(const char *home, const struct twin_ledger_event *e, struct tw
                           tw_json_text(e->project), "family", tw_json_text(e->family),
                           "contributor", tw_json_text(e->contributor), "run",
                           tw_json_text(e->run_id));
-    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-    char *dir = tw_path_join(home, "events");
-    char *path = dir ? tw_printf("%s/%s.json", dir, e->id) : NULL;
-    int rc = text && path ? tw_mkdirs(dir, err) : tw_no_memory(err, "writing an event");
-    if (rc == 0)
-        rc = tw_write_file_atomic(path, text, strlen(text), err);
-    free(text);
-    tw_free(dir);
-    tw_free(path);
+    const int rc = tw_noted_save(home, "events", e->id, j, err);
     json_decref(j);
     return rc;
 }

@@ -16,7 +16,9 @@
 int twin_ledger_put_facts(struct twin_ledger *l, const struct twin_ledger_facts *f,
                           struct twin_error *err)
 {
-    struct tw_db *db = tw_ledger_db(l);
+    int rc = tw_ledger_begin_put(l, err);
+    if (rc != 0)
+        return rc;
     struct tw_ledger_texts t = {0};
     struct tw_db_value v[] = {
         TW_TEXT(tw_ledger_text(&t, f->run_id)),
@@ -32,28 +34,24 @@ int twin_ledger_put_facts(struct twin_ledger *l, const struct twin_ledger_facts 
         TW_INT(f->nondeterministic),
         isfinite(f->loss) ? TW_REAL(f->loss) : (struct tw_db_value){.type = TW_DB_NULL},
     };
-    int rc = tw_ledger_begin_put(l, err);
-    if (rc == 0) {
-        if (!t.failed)
-            rc = db->ops->run(
-                db,
-                "INSERT INTO facts (run_id, recorded_ns, project, family, contributor, sweep, "
-                "inputs, ci, snapshots, deterministic, nondeterministic, loss) SELECT CAST($1 AS "
-                "TEXT), CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), "
-                "CAST($6 AS TEXT), CAST($7 AS TEXT), CAST($8 AS BIGINT), CAST($9 AS BIGINT), "
-                "CAST($10 AS BIGINT), CAST($11 AS BIGINT), CAST($12 AS DOUBLE PRECISION) WHERE NOT "
-                "EXISTS (SELECT 1 FROM facts WHERE run_id = $1)",
-                v, sizeof v / sizeof v[0], NULL, NULL, err);
-        rc = tw_ledger_finish_put(l, rc, err);
-    }
-    int oom = tw_ledger_texts_free(&t, err);
-    return rc ? rc : oom;
+    rc = tw_ledger_insert(
+        l,
+        "INSERT INTO facts (run_id, recorded_ns, project, family, contributor, sweep, "
+        "inputs, ci, snapshots, deterministic, nondeterministic, loss) SELECT CAST($1 AS "
+        "TEXT), CAST($2 AS BIGINT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT), "
+        "CAST($6 AS TEXT), CAST($7 AS TEXT), CAST($8 AS BIGINT), CAST($9 AS BIGINT), "
+        "CAST($10 AS BIGINT), CAST($11 AS BIGINT), CAST($12 AS DOUBLE PRECISION) WHERE NOT "
+        "EXISTS (SELECT 1 FROM facts WHERE run_id = $1)",
+        v, sizeof v / sizeof v[0], &t, err);
+    return tw_ledger_finish_put(l, rc, err);
 }
 
 int twin_ledger_put_event(struct twin_ledger *l, const struct twin_ledger_event *e,
                           struct twin_error *err)
 {
-    struct tw_db *db = tw_ledger_db(l);
+    int rc = tw_ledger_begin_put(l, err);
+    if (rc != 0)
+        return rc;
     struct tw_ledger_texts t = {0};
     struct tw_db_value v[] = {
         TW_TEXT(tw_ledger_text(&t, e->id)),
@@ -67,21 +65,15 @@ int twin_ledger_put_event(struct twin_ledger *l, const struct twin_ledger_event 
         TW_TEXT(tw_ledger_text(&t, e->contributor)),
         TW_TEXT(tw_ledger_text(&t, e->run_id)),
     };
-    int rc = tw_ledger_begin_put(l, err);
-    if (rc == 0) {
-        if (!t.failed)
-            rc = db->ops->run(
-                db,
-                "INSERT INTO events (id, recorded_ns, time_ns, kind, outcome, subject, project, "
-                "family, contributor, run_id) SELECT CAST($1 AS TEXT), CAST($2 AS BIGINT), "
-                "CAST($3 AS BIGINT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), "
-                "CAST($7 AS TEXT), CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT) WHERE "
-                "NOT EXISTS (SELECT 1 FROM events WHERE id = $1)",
-                v, sizeof v / sizeof v[0], NULL, NULL, err);
-        rc = tw_ledger_finish_put(l, rc, err);
-    }
-    int oom = tw_ledger_texts_free(&t, err);
-    return rc ? rc : oom;
+    rc = tw_ledger_insert(
+        l,
+        "INSERT INTO events (id, recorded_ns, time_ns, kind, outcome, subject, project, "
+        "family, contributor, run_id) SELECT CAST($1 AS TEXT), CAST($2 AS BIGINT), "
+        "CAST($3 AS BIGINT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), "
+        "CAST($7 AS TEXT), CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT) WHERE "
+        "NOT EXISTS (SELECT 1 FROM events WHERE id = $1)",
+        v, sizeof v / sizeof v[0], &t, err);
+    return tw_ledger_finish_put(l, rc, err);
 }
 
 /* ---- reading */

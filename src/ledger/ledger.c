@@ -157,11 +157,14 @@ const char *tw_ledger_text(struct tw_ledger_texts *t, const char *s)
     return safe;
 }
 
-int tw_ledger_texts_free(struct tw_ledger_texts *t, struct twin_error *err)
+int tw_ledger_insert(struct twin_ledger *l, const char *sql, const struct tw_db_value *v, size_t n,
+                     struct tw_ledger_texts *t, struct twin_error *err)
 {
+    const int rc = t->failed ? tw_no_memory(err, "writing to the ledger")
+                             : l->db->ops->run(l->db, sql, v, n, NULL, NULL, err);
     for (size_t i = 0; i < t->n; i++)
         tw_free(t->s[i]);
-    return t->failed ? tw_no_memory(err, "writing to the ledger") : 0;
+    return rc;
 }
 
 /* Inserts a file that a run wrote, unless the same file with the same contents is there already. */
@@ -175,17 +178,12 @@ static int put_artifact(struct twin_ledger *l, const char *run,
                               TW_TEXT(tw_ledger_text(&t, a->kind)),
                               TW_INT(a->bytes),
                               TW_INT(tw_realtime_ns())};
-    int rc =
-        t.failed
-            ? 0
-            : l->db->ops->run(
-                  l->db,
-                  "INSERT INTO artifacts (run_id, path, sha256, kind, bytes, recorded_ns) SELECT "
-                  "$1, $2, $3, $4, CAST($5 AS BIGINT), CAST($6 AS BIGINT) WHERE NOT EXISTS (SELECT "
-                  "1 FROM artifacts WHERE run_id = $1 AND path = $2 AND sha256 = $3)",
-                  v, 6, NULL, NULL, err);
-    int oom = tw_ledger_texts_free(&t, err);
-    return rc ? rc : oom;
+    return tw_ledger_insert(
+        l,
+        "INSERT INTO artifacts (run_id, path, sha256, kind, bytes, recorded_ns) SELECT "
+        "$1, $2, $3, $4, CAST($5 AS BIGINT), CAST($6 AS BIGINT) WHERE NOT EXISTS (SELECT "
+        "1 FROM artifacts WHERE run_id = $1 AND path = $2 AND sha256 = $3)",
+        v, sizeof v / sizeof v[0], &t, err);
 }
 
 /* Inserts the next version of a run, unless the newest one says the same: then catching up a second
@@ -214,23 +212,19 @@ static int put_version(struct twin_ledger *l, const struct twin_ledger_run *r,
         TW_TEXT(tw_ledger_text(&t, r->data_root)),
         TW_TEXT(tw_ledger_text(&t, r->argv)),
     };
-    int rc = t.failed
-                 ? 0
-                 : l->db->ops->run(
-                       l->db,
-                       "INSERT INTO runs (id, version, recorded_ns, home, name, label, command, "
-                       "host, state, exit_code, start_ns, wall_s, steps, records, dropped, gone, "
-                       "data_root, argv) SELECT CAST($1 AS TEXT), (SELECT COALESCE(MAX(version), "
-                       "0) + 1 FROM runs WHERE id = $1), CAST($2 AS BIGINT), CAST($3 AS TEXT), "
-                       "CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT), "
-                       "CAST($8 AS TEXT), CAST($9 AS BIGINT), CAST($10 AS BIGINT), CAST($11 AS "
-                       "DOUBLE PRECISION), CAST($12 AS BIGINT), CAST($13 AS BIGINT), CAST($14 AS "
-                       "BIGINT), CAST($15 AS BIGINT), CAST($16 AS TEXT), CAST($17 AS TEXT) WHERE "
-                       "NOT EXISTS (SELECT 1 FROM runs_now WHERE id = $1 AND home = $3 AND name = "
-                       "$4 AND state = $8 AND exit_code = $9 AND records = $13 AND gone = $15)",
-                       v, sizeof v / sizeof v[0], NULL, NULL, err);
-    int oom = tw_ledger_texts_free(&t, err);
-    return rc ? rc : oom;
+    return tw_ledger_insert(
+        l,
+        "INSERT INTO runs (id, version, recorded_ns, home, name, label, command, "
+        "host, state, exit_code, start_ns, wall_s, steps, records, dropped, gone, "
+        "data_root, argv) SELECT CAST($1 AS TEXT), (SELECT COALESCE(MAX(version), "
+        "0) + 1 FROM runs WHERE id = $1), CAST($2 AS BIGINT), CAST($3 AS TEXT), "
+        "CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS TEXT), "
+        "CAST($8 AS TEXT), CAST($9 AS BIGINT), CAST($10 AS BIGINT), CAST($11 AS "
+        "DOUBLE PRECISION), CAST($12 AS BIGINT), CAST($13 AS BIGINT), CAST($14 AS "
+        "BIGINT), CAST($15 AS BIGINT), CAST($16 AS TEXT), CAST($17 AS TEXT) WHERE "
+        "NOT EXISTS (SELECT 1 FROM runs_now WHERE id = $1 AND home = $3 AND name = "
+        "$4 AND state = $8 AND exit_code = $9 AND records = $13 AND gone = $15)",
+        v, sizeof v / sizeof v[0], &t, err);
 }
 
 int twin_ledger_put_run(struct twin_ledger *l, const struct twin_ledger_run *r,

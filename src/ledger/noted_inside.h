@@ -35,6 +35,9 @@ struct twin_ledger_checkpoints tw_checkpoints_of(const struct twin_verdict *v,
 json_t *tw_noted_load(const char *dir, const char *name, size_t most);
 /* A text of an object; "": there is none. Points into o. */
 const char *tw_noted_text(const json_t *o, const char *key);
+/* Writes j as FOLDER/ID.json in the home, all of it or nothing; makes both. NULL: no memory. */
+int tw_noted_save(const char *home, const char *folder, const char *id, const json_t *j,
+                  struct twin_error *err);
 
 /* 32 random hex digits, for a comparison or an event. */
 int tw_ledger_new_id(char id[33], struct twin_error *err);

@@ -115,17 +115,7 @@ int tw_comparison_save(const char *home, const struct twin_ledger_comparison *c,
                           tw_json_text(c->cause ? c->cause : ""), "layer", c->layer ? c->layer : "",
                           "repeats", c->repeats, "checkpoints", checkpoints_json(&c->checkpoints),
                           "runs", runs, "agreed", agreed);
-    char *text = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-    char *dir = tw_path_join(home, "comparisons");
-    char *path = dir ? tw_printf("%s/%s.json", dir, c->id) : NULL;
-    int rc = text && path ? twin_home_make(home, err)
-                          : twin_error_set(err, TWIN_ENOMEM, "out of memory");
-    rc = rc ? rc : tw_mkdirs(dir, err);
-    if (rc == 0)
-        rc = tw_write_file_atomic(path, text, strlen(text), err);
-    free(text);
-    tw_free(dir);
-    tw_free(path);
+    const int rc = tw_noted_save(home, "comparisons", c->id, j, err);
     json_decref(j);
     return rc;
 }
