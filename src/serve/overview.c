@@ -11,21 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 
-/* A number as its unit is read. Returns out. */
-static const char *figure(enum tw_slo_unit unit, double v, char out[40])
-{
-    char seconds[24];
-    if (isnan(v))
-        snprintf(out, 40, "-");
-    else if (unit == TW_SLO_SHARE)
-        snprintf(out, 40, "%.4g%%", 100 * v);
-    else if (unit == TW_SLO_SECONDS)
-        snprintf(out, 40, "%s", tw_human_seconds(v, seconds));
-    else
-        snprintf(out, 40, "%.4g", v);
-    return out;
-}
-
 static void put_row(struct tw_buf *b, const struct serve_row *r)
 {
     static const char *const class[] = {[TW_SLO_KEPT] = "clean",
@@ -52,11 +37,11 @@ static void put_row(struct tw_buf *b, const struct serve_row *r)
     tw_buf_puts(b, "</td>");
     tw_html_element(b, "td", NULL, row->scope == TW_SLO_ALL ? "all runs" : r->name);
     tw_html_element(b, "td", class[row->state], word[row->state]);
-    tw_html_element(b, "td", "n", figure(row->unit, row->value, value));
+    tw_html_element(b, "td", "n", tw_slo_figure(row->unit, row->value, value));
     tw_buf_puts(b, "<td class=\"n\">");
     if (!isnan(row->target))
         tw_buf_printf(b, "%s %s", row->at_least ? "&ge;" : "&le;",
-                      figure(row->unit, row->target, target));
+                      tw_slo_figure(row->unit, row->target, target));
     tw_buf_puts(b, "</td>");
     tw_html_element(b, "td", NULL, counts);
     tw_html_element(b, "td", NULL, row->why);

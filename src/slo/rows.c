@@ -430,76 +430,35 @@ static int make_rows(struct making *m, enum tw_slo_id id, const char *name, size
 
 /* ---- all rows */
 
-/* qsort has no argument for the scope; each has an order of its own. */
-static int by_name(enum tw_slo_scope scope, const struct slo_event *a, const struct slo_event *b)
+/* Orders for qsort_r, whose argument is the scope: by indicator, then by name in the scope. */
+static int by_name(const void *x, const void *y, void *scope)
 {
+    const struct slo_event *a = x, *b = y;
+    const enum tw_slo_scope *of = scope;
     if (a->id != b->id)
         return (a->id > b->id) - (a->id < b->id);
-    const int order = strcmp(scope_name(scope, a), scope_name(scope, b));
+    const int order = strcmp(scope_name(*of, a), scope_name(*of, b));
     return order ? order : (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
-}
-static int by_all(const void *a, const void *b)
-{
-    return by_name(TW_SLO_ALL, a, b);
-}
-static int by_project(const void *a, const void *b)
-{
-    return by_name(TW_SLO_PROJECT, a, b);
-}
-static int by_family(const void *a, const void *b)
-{
-    return by_name(TW_SLO_FAMILY, a, b);
-}
-static int by_contributor(const void *a, const void *b)
-{
-    return by_name(TW_SLO_CONTRIBUTOR, a, b);
 }
 
 /* The same of runs. Of one name the order is that of the history, whose array they point into. */
-static int run_order(enum tw_slo_scope scope, const void *x, const void *y)
+static int runs_by_name(const void *x, const void *y, void *scope)
 {
     const struct slo_run *a = *(const struct slo_run *const *)x;
     const struct slo_run *b = *(const struct slo_run *const *)y;
-    const int order = strcmp(run_name(scope, a), run_name(scope, b));
+    const enum tw_slo_scope *of = scope;
+    const int order = strcmp(run_name(*of, a), run_name(*of, b));
     return order ? order : (a > b) - (a < b);
-}
-static int runs_by_all(const void *a, const void *b)
-{
-    return run_order(TW_SLO_ALL, a, b);
-}
-static int runs_by_project(const void *a, const void *b)
-{
-    return run_order(TW_SLO_PROJECT, a, b);
-}
-static int runs_by_family(const void *a, const void *b)
-{
-    return run_order(TW_SLO_FAMILY, a, b);
-}
-static int runs_by_contributor(const void *a, const void *b)
-{
-    return run_order(TW_SLO_CONTRIBUTOR, a, b);
 }
 
 static int make_scope(struct making *m)
 {
-    static int (*const run_orders[])(const void *, const void *) = {
-        [TW_SLO_ALL] = runs_by_all,
-        [TW_SLO_PROJECT] = runs_by_project,
-        [TW_SLO_FAMILY] = runs_by_family,
-        [TW_SLO_CONTRIBUTOR] = runs_by_contributor,
-    };
-    static int (*const order[])(const void *, const void *) = {
-        [TW_SLO_ALL] = by_all,
-        [TW_SLO_PROJECT] = by_project,
-        [TW_SLO_FAMILY] = by_family,
-        [TW_SLO_CONTRIBUTOR] = by_contributor,
-    };
     struct names names;
     int rc = names_of(m->h, m->scope, &names) ? 0 : TWIN_ENOMEM;
     if (m->events)
-        qsort(m->event, m->events, sizeof *m->event, order[m->scope]);
+        qsort_r(m->event, m->events, sizeof *m->event, by_name, &m->scope);
     if (m->h->runs)
-        qsort(m->run, m->h->runs, sizeof *m->run, run_orders[m->scope]);
+        qsort_r(m->run, m->h->runs, sizeof *m->run, runs_by_name, &m->scope);
     for (size_t i = 0; rc == 0 && i < names.count; i++) {
         size_t budgets[3] = {0};
         for (size_t id = 0; rc == 0 && id < TW_SLO_IDS; id++)

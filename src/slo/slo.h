@@ -57,6 +57,8 @@ const char *tw_slo_scope_name(enum tw_slo_scope s); /* all|project|family|contri
 
 enum tw_slo_unit { TW_SLO_SHARE, TW_SLO_RATIO, TW_SLO_COUNT, TW_SLO_SECONDS, TW_SLO_TAU };
 const char *tw_slo_unit_name(enum tw_slo_unit u);
+/* A value as its unit is read: 97.5%, 0.031, 12, 1 m 3 s; "-" for NaN. Returns out. */
+const char *tw_slo_figure(enum tw_slo_unit unit, double v, char out[32]);
 
 /* ---- targets */
 

@@ -2,6 +2,10 @@
 /* Names of indicators, states, scopes and units. */
 #include "slo.h"
 
+#include "base.h"
+
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -69,4 +73,18 @@ const char *tw_slo_unit_name(enum tw_slo_unit u)
                                        [TW_SLO_SECONDS] = "seconds",
                                        [TW_SLO_TAU] = "tau"};
     return name[u];
+}
+
+const char *tw_slo_figure(enum tw_slo_unit unit, double v, char out[32])
+{
+    char seconds[24];
+    if (isnan(v))
+        snprintf(out, 32, "-");
+    else if (unit == TW_SLO_SHARE)
+        snprintf(out, 32, "%.4g%%", 100 * v);
+    else if (unit == TW_SLO_SECONDS)
+        snprintf(out, 32, "%s", tw_human_seconds(v, seconds));
+    else
+        snprintf(out, 32, "%.4g", v);
+    return out;
 }

@@ -16,21 +16,6 @@
 
 /* ---- figures */
 
-/* A value as its unit is read: 97.5%, 0.031, 12, 1 m 3 s. "-" where there is none. Returns out. */
-static const char *figure(enum tw_slo_unit unit, double v, char out[32])
-{
-    char seconds[24];
-    if (isnan(v))
-        snprintf(out, 32, "-");
-    else if (unit == TW_SLO_SHARE)
-        snprintf(out, 32, "%.4g%%", 100 * v);
-    else if (unit == TW_SLO_SECONDS)
-        snprintf(out, 32, "%s", tw_human_seconds(v, seconds));
-    else
-        snprintf(out, 32, "%.4g", v);
-    return out;
-}
-
 static const char *state_word(enum tw_slo_state s)
 {
     static const char *const word[] = {[TW_SLO_KEPT] = "kept",
@@ -96,15 +81,15 @@ static void print_row(FILE *out, const struct tw_slo_row *r)
     else
         tw_put_to(out, "%s %-7s  %-11s %-39.60s", r->id == TW_SLO_BURN ? "of" : "  ",
                   r->id == TW_SLO_BURN ? r->subject : "", tw_slo_scope_name(r->scope), r->name);
-    tw_put_to(out, "  %-9s %s", state_word(r->state), figure(r->unit, r->value, value));
+    tw_put_to(out, "  %-9s %s", state_word(r->state), tw_slo_figure(r->unit, r->value, value));
     if (!isnan(r->interval.low))
-        tw_put_to(out, " [%s, %s]", figure(r->unit, r->interval.low, low),
-                  figure(r->unit, r->interval.high, high));
+        tw_put_to(out, " [%s, %s]", tw_slo_figure(r->unit, r->interval.low, low),
+                  tw_slo_figure(r->unit, r->interval.high, high));
     if (!isnan(r->p90))
-        tw_put_to(out, ", p90 %s", figure(r->unit, r->p90, high));
+        tw_put_to(out, ", p90 %s", tw_slo_figure(r->unit, r->p90, high));
     if (!isnan(r->target))
         tw_put_to(out, "  target %s %s",
-                  r->at_least ? ">=" : "<=", figure(r->unit, r->target, target));
+                  r->at_least ? ">=" : "<=", tw_slo_figure(r->unit, r->target, target));
     print_basis(out, r);
     if (!isnan(r->left))
         tw_put_to(out, "  budget %g, %.0f%% left", r->budget, 100 * r->left);
