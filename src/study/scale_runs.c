@@ -6,6 +6,7 @@
 #include "scale_runs.h"
 
 #include "configuration.h"
+#include "filled.h"
 #include "journal.h"
 #include "run_state.h"
 #include "trial.h"
@@ -117,47 +118,12 @@ static bool is_hopeless(const struct tw_scale *s, uint64_t workers)
 
 /* ---- one run */
 
-/* The word with the number of workers in place of each {n}. malloc'ed; NULL: no memory. */
-static char *fill_in(const char *word, uint64_t workers)
-{
-    struct tw_buf b = {0};
-    for (const char *at; (at = strstr(word, "{n}")); word = at + strlen("{n}")) {
-        tw_buf_append(&b, word, (size_t)(at - word));
-        tw_buf_printf(&b, "%llu", (unsigned long long)workers);
-    }
-    tw_buf_puts(&b, word);
-    return tw_buf_steal(&b);
-}
-
-/* NULL-terminated; NULL is allowed. */
-static void free_argv(char **argv)
-{
-    for (size_t i = 0; argv && argv[i]; i++)
-        tw_free(argv[i]);
-    tw_free(argv);
-}
-
-/* The study's command for a number of workers. malloc'ed (free_argv); NULL: no memory. */
-static char **command_of(const struct tw_scale *s, uint64_t workers)
-{
-    size_t n = 0;
-    while (s->argv[n])
-        n++;
-    char **argv = tw_calloc(n + 1, sizeof *argv);
-    for (size_t i = 0; argv && i < n; i++)
-        if (!(argv[i] = fill_in(s->argv[i], workers))) {
-            free_argv(argv);
-            return NULL;
-        }
-    return argv;
-}
-
 /* One run of the job with so many workers; t->run is the caller's. */
 static int launch_run(struct tw_scale *s, uint64_t round, uint64_t workers, struct tw_trial *t,
                       struct twin_error *err)
 {
     char *spool = isatty(STDIN_FILENO) ? NULL : tw_printf("%s/stdin", s->journal->folder);
-    char **argv = command_of(s, workers);
+    char **argv = tw_filled(s->argv, "{n}", workers);
     const struct twin_launch_options o = {
         .argv = argv,
         .home = s->home,
@@ -172,7 +138,7 @@ static int launch_run(struct tw_scale *s, uint64_t round, uint64_t workers, stru
         .on = s->on,
     };
     int rc = argv ? tw_trial_make(t, &o, err) : tw_no_memory(err, "for a command");
-    free_argv(argv);
+    tw_filled_free(argv);
     tw_free(spool);
     return rc;
 }

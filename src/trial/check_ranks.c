@@ -7,6 +7,7 @@
 #include "check.h"
 
 #include "base.h"
+#include "filled.h"
 
 #include <string.h>
 
@@ -98,43 +99,6 @@ int tw_check_ranks_fit(const struct tw_check_asked *a, const struct tw_check_bes
     return 0;
 }
 
-/* A word of the command with the number in each place; NULL: no memory. */
-static char *filled(const char *word, uint32_t number)
-{
-    struct tw_buf b = {0};
-    tw_buf_puts(&b, "");
-    for (const char *next; (next = strstr(word, placeholder)) != NULL;) {
-        tw_buf_printf(&b, "%.*s%u", (int)(next - word), word, number);
-        word = next + sizeof placeholder - 1;
-    }
-    tw_buf_puts(&b, word);
-    return tw_buf_steal(&b);
-}
-
-static void free_words(char **argv)
-{
-    for (size_t i = 0; argv && argv[i]; i++)
-        tw_free(argv[i]);
-    tw_free(argv);
-}
-
-/* The command with this number of ranks; NULL: no memory. */
-static char **command_with(char *const *job, uint32_t number)
-{
-    size_t count = 0;
-    while (job[count])
-        count++;
-    char **argv = tw_calloc(count + 1, sizeof *argv);
-    for (size_t i = 0; argv && i < count; i++) {
-        argv[i] = filled(job[i], number);
-        if (!argv[i]) {
-            free_words(argv);
-            return NULL;
-        }
-    }
-    return argv;
-}
-
 int tw_check_ranks_make(struct tw_check *c, char *const *job, struct twin_error *err)
 {
     struct tw_check_numbers *n = &c->numbers;
@@ -146,7 +110,7 @@ int tw_check_ranks_make(struct tw_check *c, char *const *job, struct twin_error 
     n->of_run = tw_calloc((size_t)c->args.runs, sizeof *n->of_run);
     bool made = n->of_run != NULL;
     for (size_t i = 0; made && i < n->count; i++) {
-        n->argv[i] = command_with(job, n->number[i]);
+        n->argv[i] = tw_filled(job, placeholder, n->number[i]);
         made = n->argv[i] != NULL;
     }
     for (size_t i = 0; made && i < c->args.runs; i++)
@@ -157,7 +121,7 @@ int tw_check_ranks_make(struct tw_check *c, char *const *job, struct twin_error 
 void tw_check_ranks_free(struct tw_check_numbers *n)
 {
     for (size_t i = 0; i < n->count; i++)
-        free_words(n->argv[i]);
+        tw_filled_free(n->argv[i]);
     tw_free(n->of_run);
     *n = (struct tw_check_numbers){.count = 0};
 }
