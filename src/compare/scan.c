@@ -218,8 +218,8 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
                       (unsigned long long)out->equal_records, tw_plural_s(out->equal_records));
         tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
     } else {
-        char *before = steps_before(
-            c, step, out->weights_only); /* and what these steps handed on, by name */
+        /* and what these steps handed on, by name */
+        char *before = steps_before(c, step, out->weights_only);
         char *all;
         if (done && before)
             all = tw_cmp_text(c, "%s of step %u, and %s", text.data ? text.data : "", step, before);
@@ -735,6 +735,14 @@ static bool was_cut(const struct tw_side *s, const struct tw_proc *p)
            s->run->outcome == TWIN_RUN_SIGNALED;
 }
 
+/* Is what was found only in which step a thread's record fell into before the end came? */
+static bool is_only_cut(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *a,
+                        const struct tw_side *b, const struct tw_scan *out)
+{
+    return out->found && out->shift == 0 && !c->o->steps_given && !c->o->arms &&
+           tw_streams_agree_until_cut(c, p, was_cut(a, p->a), was_cut(b, p->b));
+}
+
 /*
  * Takes back a difference that is only in which step a thread's record fell into before the end
  * came. What was compared ends in front of that step, and the rest is unseen.
@@ -830,9 +838,7 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
             return 0;
         }
     }
-    const bool whole_streams = shift == 0 && limit == UINT32_MAX && !c->o->arms;
-    const bool cut_a = was_cut(a, p->a), cut_b = was_cut(b, p->b);
-    if (out->found && whole_streams && tw_streams_agree_until_cut(c, p, cut_a, cut_b)) {
+    if (is_only_cut(c, p, a, b, out)) {
         take_cut(c, out, start);
         return 0;
     }
@@ -857,7 +863,7 @@ static int scan_steps(struct tw_cmp *c, const struct tw_pair *p, const struct tw
         return 0;
     int rc = look_into(c, (uint32_t)end, false, partial_a, partial_b, out, err);
     /* A thread that was late in the unfinished step has records missing before its last one. */
-    if (rc == 0 && out->found && whole_streams && tw_streams_agree_until_cut(c, p, cut_a, cut_b)) {
+    if (rc == 0 && is_only_cut(c, p, a, b, out)) {
         take_cut(c, out, start);
         return 0;
     }

@@ -68,7 +68,7 @@ struct streams {
     uint32_t *slot; /* open addressing over ids: index + 1 */
     size_t mask;
     bool threads, failed, too_many;
-    const bool *wanted; /* second walk: streams whose pieces are kept */
+    const bool *wanted; /* second walk: streams whose pieces are kept; NULL: all */
     struct piece *piece;
     size_t pieces, piece_room;
     struct state *state, *last; /* every state seen; the last one of each generator */
@@ -320,7 +320,7 @@ static int keep_record(void *user, const struct twin_trace_record *r)
     if (twin_trace_series(t->p->trace, r->series)->kind == TWIN_KIND_STATE)
         return 0;
     struct stream *x = stream_of(t, r);
-    if (!x || !t->wanted[x - t->s])
+    if (!x || (t->wanted && !t->wanted[x - t->s]))
         return 0;
     if (t->pieces >= SHARED_MAX ||
         !tw_cmp_room(t->c, &t->piece, t->pieces, &t->piece_room, sizeof *t->piece)) {
@@ -555,20 +555,12 @@ static bool any_shared(const struct streams *t)
 bool tw_streams_agree_until_cut(struct tw_cmp *c, const struct tw_pair *p, bool cut_a, bool cut_b)
 {
     struct streams a = {0}, b = {0};
-    bool agree = false, *wanted = NULL;
     if (!cut_a && !cut_b)
         return false;
-    if (load_both(c, p, &a, &b) && !any_shared(&a) && !any_shared(&b) && generators_agree(&a, &b)) {
-        const size_t most = a.n > b.n ? a.n : b.n;
-        wanted = tw_reallocarray(NULL, most, sizeof *wanted);
-        c->oom |= !wanted;
-        for (size_t i = 0; wanted && i < most; i++)
-            wanted[i] = true;
-        agree = wanted && load_pieces(&a, wanted) && load_pieces(&b, wanted) &&
-                same_beginnings(&a, &b, cut_a, cut_b);
-    }
+    const bool agree = load_both(c, p, &a, &b) && !any_shared(&a) && !any_shared(&b) &&
+                       generators_agree(&a, &b) && load_pieces(&a, NULL) && load_pieces(&b, NULL) &&
+                       same_beginnings(&a, &b, cut_a, cut_b);
     c->oom |= a.failed || b.failed;
-    tw_free(wanted);
     free_streams(&a);
     free_streams(&b);
     return agree;

@@ -258,27 +258,19 @@ static void command_release(struct tw_engine *e, struct tw_ticket *t)
         at->busy--;
 }
 
-const struct tw_engine_kind tw_engine_command = {.name = "cmd",
-                                                 .poll_s = 0.1,
-                                                 .grace_s = 5,
-                                                 .probe = command_probe,
-                                                 .knows_place = command_knows_place,
-                                                 .can_pin = command_can_pin,
-                                                 .room = command_room,
-                                                 .submit = command_submit,
-                                                 .poll = command_poll,
-                                                 .cancel = command_cancel,
-                                                 .release = command_release};
+/* A kind that starts commands of a template; its probe makes the template, and names the hosts. */
+#define OF_TEMPLATE(name_, grace_, probe_) \
+    {.name = (name_),                      \
+     .poll_s = 0.1,                        \
+     .grace_s = (grace_),                  \
+     .probe = (probe_),                    \
+     .knows_place = command_knows_place,   \
+     .can_pin = command_can_pin,           \
+     .room = command_room,                 \
+     .submit = command_submit,             \
+     .poll = command_poll,                 \
+     .cancel = command_cancel,             \
+     .release = command_release}
 
-/* Its probe makes the template and names the hosts (ray.c). */
-const struct tw_engine_kind tw_engine_ray = {.name = "ray",
-                                             .poll_s = 0.1,
-                                             .grace_s = 30,
-                                             .probe = tw_ray_probe,
-                                             .knows_place = command_knows_place,
-                                             .can_pin = command_can_pin,
-                                             .room = command_room,
-                                             .submit = command_submit,
-                                             .poll = command_poll,
-                                             .cancel = command_cancel,
-                                             .release = command_release};
+const struct tw_engine_kind tw_engine_command = OF_TEMPLATE("cmd", 5, command_probe);
+const struct tw_engine_kind tw_engine_ray = OF_TEMPLATE("ray", 30, tw_ray_probe); /* ray.c */

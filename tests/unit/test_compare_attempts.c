@@ -46,6 +46,17 @@ static struct synth_model odd_model(uint32_t step)
     return m;
 }
 
+/* The two differ, first in the loss of this step. Frees both. */
+static void expect_loss_differs(struct synth *a, struct synth *b, uint32_t step)
+{
+    struct twin_verdict *v = compare(a, b, NULL);
+    expect_outcome(v, TWIN_DIFFER);
+    expect_first(v, step, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss");
+    twin_verdict_free(v);
+    synth_free(a);
+    synth_free(b);
+}
+
 /* Each sentence stands in one line, so that it is found. */
 /* clang-format off */
 #define SAID_ATTEMPTS "torchrun started the ranks again: each of attempts 0 to 1 was compared with the same attempt of the other run"
@@ -72,12 +83,7 @@ static void first_attempt_that_differs_is_found(void **state)
     (void)state;
     struct synth_model m = model(), cut = model(), odd = odd_model(2);
     struct synth *a = job("a", &cut, &m), *b = job("b", &odd, &m);
-    struct twin_verdict *v = compare(a, b, NULL);
-    expect_outcome(v, TWIN_DIFFER);
-    expect_first(v, 2, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss");
-    twin_verdict_free(v);
-    synth_free(a);
-    synth_free(b);
+    expect_loss_differs(a, b, 2);
 }
 
 /* Each attempt is what the other one is in the other run: mixed, all would agree. */
@@ -86,12 +92,7 @@ static void attempts_that_are_swapped_differ(void **state)
     (void)state;
     struct synth_model m = model(), cut = model(), odd = odd_model(2), odd_cut = odd_model(2);
     struct synth *a = job("a", &cut, &odd), *b = job("b", &odd_cut, &m);
-    struct twin_verdict *v = compare(a, b, NULL);
-    expect_outcome(v, TWIN_DIFFER);
-    expect_first(v, 2, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss");
-    twin_verdict_free(v);
-    synth_free(a);
-    synth_free(b);
+    expect_loss_differs(a, b, 2);
 }
 
 /* Killed before it could say that it ends. */
@@ -118,12 +119,7 @@ static void later_attempt_that_differs_is_found(void **state)
     (void)state;
     struct synth_model m = model(), cut = model(), odd = odd_model(7);
     struct synth *a = job("a", &cut, &m), *b = job("b", &cut, &odd);
-    struct twin_verdict *v = compare(a, b, NULL);
-    expect_outcome(v, TWIN_DIFFER);
-    expect_first(v, 7, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss");
-    twin_verdict_free(v);
-    synth_free(a);
-    synth_free(b);
+    expect_loss_differs(a, b, 7);
 }
 
 /* It was told to end at another moment: in A its trace is whole, in B it has less. */
