@@ -27,7 +27,7 @@ PART = re.compile(r"(\d+(?:\.\d+)?)([a-z]+) ?")
 def span(text):
     """(least, most) that a printed number can have been before it was rounded; None: no number."""
     m = NUMBER.match(text.lstrip("~"))
-    if not m or m[0][0] == "-":
+    if not m or m[0][0] == "-" or "x" in m[0].lower():  # no clock is printed in hexadecimal
         return None
     digits, _, power = m[0].replace(",", "").lower().partition("e")
     half = 0.5 * 10.0 ** (-len(digits.partition(".")[2]) + int(power or 0))

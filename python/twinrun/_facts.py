@@ -13,7 +13,8 @@ import signal
 DAY, ZONE, SLACK = 86400, 900, 2.0  # seconds; time zones differ by quarters of an hour
 NUMBER = re.compile(
     r"(?:(?<![\w)\]])[-+])?(?<![\w.])(?<![A-Za-z_])"
-    r"(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+    r"(?:0[xX][0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?[pP][-+]?\d+"
+    r"|(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)"
 )
 ALONE, END = r"(?<![0-9A-Za-z])(?<!\d\.)", r"(?![0-9A-Za-z])"
 MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()

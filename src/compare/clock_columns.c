@@ -59,6 +59,8 @@ static bool read_span(const char *text, size_t n, struct span *out)
         size_t length = tw_number_length(text + at), k = 0;
         if (length == 0 || length >= sizeof digits || text[at] == '-')
             return false;
+        if (memchr(text + at, 'x', length) || memchr(text + at, 'X', length))
+            return false; /* no clock is printed in hexadecimal */
         for (size_t i = 0; i < length; i++)
             if (text[at + i] != ',')
                 digits[k++] = text[at + i];

@@ -337,12 +337,15 @@ static void report_singles(struct tw_cmp *c, const struct tw_lines *l, const str
                                  quoted_bytes(shown), shown->text));
 }
 
-/* Do the lines differ in words alone, without a digit in any that differs? A set in another order,
- * a name: what that means no rule here can tell. A digest or a number in a name is a result. */
-static bool only_words_differ(const struct line *x, const struct line *y)
+/* The whole words in which two lines differ, from the first to the last of them: [from, end) of
+ * each. */
+struct unlike {
+    const char *from[2], *end[2];
+};
+
+static struct unlike unlike_words(const struct line *x, const struct line *y)
 {
     const char *p = x->text, *q = y->text, *p_end = p + x->n, *q_end = q + y->n;
-    size_t digits = 0;
     while (p < p_end && q < q_end && *p == *q) {
         p++;
         q++;
@@ -359,11 +362,63 @@ static bool only_words_differ(const struct line *x, const struct line *y)
         p_end++;
         q_end++;
     }
-    for (; p < p_end; p++)
-        digits += isdigit((unsigned char)*p) != 0;
-    for (; q < q_end; q++)
-        digits += isdigit((unsigned char)*q) != 0;
+    return (struct unlike){{p, q}, {p_end, q_end}};
+}
+
+/* Do the lines differ in words alone, without a digit in any that differs? A set in another order,
+ * a name: what that means no rule here can tell. A digest or a number in a name is a result. */
+static bool only_words_differ(const struct line *x, const struct line *y)
+{
+    struct unlike u = unlike_words(x, y);
+    size_t digits = 0;
+    for (int i = 0; i < 2; i++)
+        for (const char *p = u.from[i]; p < u.end[i]; p++)
+            digits += isdigit((unsigned char)*p) != 0;
     return digits == 0;
+}
+
+/* Is what differs, in each of the lines, a part of the value of an option that only this arm has?
+ * An arm that was told another name prints another name. */
+static bool options_differ(const struct line *x, const struct tw_facts *f, const struct line *y,
+                           const struct tw_facts *g)
+{
+    struct unlike u = unlike_words(x, y);
+    const struct tw_facts *facts[2] = {f, g};
+    for (int i = 0; i < 2; i++) {
+        size_t n = (size_t)(u.end[i] - u.from[i]);
+        bool named = n == 0;
+        for (size_t k = 0; k < facts[i]->option_count && !named; k++)
+            named = memmem(facts[i]->option[k], strlen(facts[i]->option[k]), u.from[i], n) != NULL;
+        if (!named)
+            return false;
+    }
+    return true;
+}
+
+/* Two commands may print other words, and what that means is not judged. But a digest or a number
+ * within a word may be a result, and then "no difference" would say more than was compared. */
+static void report_words_of_arms(struct tw_cmp *c, const struct tw_lines *l, const struct text *a,
+                                 const struct text *b, const struct pairs *pairs,
+                                 struct tw_last_resort *out)
+{
+    struct pair first = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < pairs->n; i++) {
+        const struct line *x = &a->line[pairs->p[i].a], *y = &b->line[pairs->p[i].b];
+        if (only_words_differ(x, y) || options_differ(x, a->facts, y, b->facts))
+            continue;
+        if (n++ == 0)
+            first = pairs->p[i];
+    }
+    if (n == 0)
+        return;
+    const struct line *x = &a->line[first.a], *y = &b->line[first.b];
+    tw_texts_add(c, &out->unknown,
+                 tw_cmp_text(c,
+                             "%s: %zu line%s of text differ%s between the arms, first line %zu: "
+                             "\"%.*s\" and \"%.*s\" (--ignore 'line:REGEX' leaves lines out)",
+                             l->name, n, tw_plural_s(n), n == 1 ? "s" : "", x->place,
+                             quoted_bytes(x), x->text, quoted_bytes(y), y->text));
 }
 
 /* Pairs that share half of their words. Where a digit differs it is a difference; where only words
@@ -575,6 +630,10 @@ void tw_lines_compare(struct tw_cmp *c, const struct tw_lines *l, struct tw_last
         match_words(c, &a, &b, &words);
         report_words(c, l, &a, &b, &words, out);
         report_singles(c, l, &a, &b, out);
+    }
+    if (arms && !l->other_ends && l->kind == TWIN_KIND_LINE && !a.cut && !b.cut) {
+        match_words(c, &a, &b, &words);
+        report_words_of_arms(c, l, &a, &b, &words, out);
     }
     report_open(c, l, &a, &b, &open, out);
     if (l->ordered && numbers.n == 0 && words.n == 0)

@@ -89,6 +89,12 @@ static size_t number_at(const char *line, size_t at)
     return tw_number_length(line + at);
 }
 
+/* Is the number of n bytes written in hexadecimal, as every bit of a float is? No clock is. */
+static bool hexadecimal(const char *number, size_t n)
+{
+    return memchr(number, 'x', n) || memchr(number, 'X', n);
+}
+
 /*
  * The length of "nan", "inf" or "infinity" at line[at], with its sign, in any case of letters, as
  * C, Python and NumPy print them; else 0. These are results.
@@ -221,6 +227,10 @@ static struct token next_token(const struct tokens *t, size_t at, const struct t
     struct token out = {.at = at, .n = 1};
     bool label = false;
     size_t n = names ? 0 : number_at(line, at), whole = 0;
+    if (n > 0 && hexadecimal(line + at, n)) {
+        *by_label = false;
+        return (struct token){at, n, true, TW_RESULT};
+    }
     enum tw_worth worth = n > 0 ? tw_grammar_worth(line, at, n, &whole, &label) : TW_RESULT;
     if (worth != TW_RESULT && whole > n) { /* its unit says it all */
         *by_label = label;

@@ -47,10 +47,32 @@ static bool is_alnum(char ch)
     return isalnum((unsigned char)ch) != 0;
 }
 
-/* Covers a sign, groups of thousands, a fraction and an exponent: "-1,234,567.5e-3". */
+/*
+ * "0x1.cd3b2d914f5d6p-3", as C's %a and Python's float.hex() print every bit of a number. The
+ * exponent is asked for, since addresses and checksums begin alike and have none. 0: no such
+ * number.
+ */
+static size_t hex_float_length(const char *p)
+{
+    if (p[0] != '0' || (p[1] != 'x' && p[1] != 'X') || !isxdigit((unsigned char)p[2]))
+        return 0;
+    size_t n = 2 + hex_digits(p + 2);
+    if (p[n] == '.')
+        n += 1 + hex_digits(p + n + 1);
+    if (p[n] != 'p' && p[n] != 'P')
+        return 0;
+    size_t sign = p[n + 1] == '+' || p[n + 1] == '-', exponent = digits(p + n + 1 + sign);
+    return exponent > 0 ? n + 1 + sign + exponent : 0;
+}
+
+/* Covers a sign, groups of thousands, a fraction and an exponent: "-1,234,567.5e-3", and the
+ * hexadecimal form of a float. */
 size_t tw_number_length(const char *p)
 {
     size_t n = p[0] == '+' || p[0] == '-';
+    size_t hexadecimal = hex_float_length(p + n);
+    if (hexadecimal > 0)
+        return n + hexadecimal;
     size_t whole = digits(p + n);
     n += whole;
     /* 1,234,567 */
