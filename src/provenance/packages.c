@@ -109,8 +109,44 @@ static void python_prefix(json_t *folders, const char *prefix)
     tw_free(lib);
 }
 
-/* Where the packages of the job's Python are: as its processes said, else by the interpreter's
- * place. */
+/* Whether a folder holds the metadata of a package. */
+static bool has_package(const char *dir)
+{
+    DIR *d = opendir(dir);
+    bool found = false;
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = package_tail(e->d_name) != NULL;
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* Folders of PYTHONPATH that packages were installed into (`pip install --target`): Python looks
+ * there before it looks in its own. What the first rank had counts before what the job was started
+ * with, which a wrapper such as `env` may have changed. */
+static void pythonpath_folders(const struct tw_collector *c, json_t *folders)
+{
+    const json_t *rank = json_array_get(json_object_get(c->root, "ranks"), 0);
+    const char *list = json_string_value(
+        json_object_get(json_object_get(rank, "variables"), "PYTHONPATH"));
+    const char *from = json_string_value(json_object_get(rank, "cwd"));
+    if (!list)
+        list = tw_pv_variable(c->env, "PYTHONPATH");
+    while (list && *list) {
+        size_t n = strcspn(list, ":");
+        char *name = tw_strndup(list, n);
+        /* an absolute path stays as it is */
+        char *path = name && *name ? tw_path_join(from ? from : c->from, name) : NULL;
+        if (path && has_package(path))
+            tw_pv_add(folders, tw_json_bytes(path));
+        tw_free(path);
+        tw_free(name);
+        list += n + (list[n] == ':');
+    }
+}
+
+/* Where the packages of the job's Python are: as its processes said, else by PYTHONPATH and the
+ * interpreter's place. In the order in which Python looks there. */
 static json_t *python_folders(const struct tw_collector *c)
 {
     json_t *said = json_object_get(json_object_get(c->root, "python"), "path");
@@ -119,11 +155,12 @@ static json_t *python_folders(const struct tw_collector *c)
     size_t i;
     json_array_foreach (said, i, item) {
         const char *path = json_string_value(item);
-        if (path && strstr(path, "-packages"))
+        if (path && (strstr(path, "-packages") || has_package(path)))
             json_array_append(folders, item);
     }
     if (json_array_size(folders))
         return folders;
+    pythonpath_folders(c, folders);
     const char *env[] = {tw_pv_variable(c->env, "VIRTUAL_ENV"),
                          tw_pv_variable(c->env, "CONDA_PREFIX")};
     for (i = 0; i < 2; i++)
