@@ -93,6 +93,8 @@ class Staged:
         with open(os.path.join(HERE, name, script), encoding="utf-8") as text:
             source = self._edited(text.read(), edits)
         self._write(source)
+        for extra in truth.get("files", []):
+            shutil.copytree(os.path.join(HERE, name, extra), os.path.join(folder, extra))
         commands = truth["twin"] if variant == "twin" and "twin" in truth else truth["job"]
         for argv in commands.get("prepare", []):
             done = subprocess.run(

@@ -132,11 +132,13 @@ static void pythonpath_folders(const struct tw_collector *c, json_t *folders)
     const char *from = json_string_value(json_object_get(rank, "cwd"));
     if (!list)
         list = tw_pv_variable(c->env, "PYTHONPATH");
+    if (!from)
+        from = c->from;
     while (list && *list) {
         size_t n = strcspn(list, ":");
         char *name = tw_strndup(list, n);
         /* an absolute path stays as it is */
-        char *path = name && *name ? tw_path_join(from ? from : c->from, name) : NULL;
+        char *path = name && *name ? tw_path_join(from, name) : NULL;
         if (path && has_package(path))
             tw_pv_add(folders, tw_json_bytes(path));
         tw_free(path);

@@ -6,6 +6,7 @@
  * A sentence stands in it only when what it says was measured or recorded; what only people can
  * know is marked *open*. Whatever a job made stands in code spans, where it cannot be markup.
  */
+#include "runbook.h"
 #include "wording.h"
 
 #include "src/report/incident.h"
@@ -265,6 +266,9 @@ static void put_cause(struct tw_buf *b, const struct twin_incident *x)
     } else {
         tw_buf_puts(b, "Not known: no search of this command is on record. *open*\n\n");
     }
+    struct twin_runbook book = twin_runbook_of(c ? c->cause : NULL, x);
+    if (book.page)
+        tw_buf_printf(b, "Runbook, %s: `docs/runbooks/%s.md`.\n\n", book.why, book.page);
     for (size_t i = 0; i < x->hint_count && i < 3; i++) {
         char *text = twin_hint_text(&x->hint[i]);
         tw_buf_puts(b, "- looks like a known case (a hint, no proof): ");
