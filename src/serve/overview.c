@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The overview page: is the fleet fine, and if not, which run? Plain HTML without any script, from
- * the snapshot. This function is the seam for a richer page: it gets the snapshot, and writes HTML.
+ * the snapshot. The live page (live.c) says more, and needs a script.
  */
 #include "answer.h"
 

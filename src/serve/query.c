@@ -28,6 +28,8 @@ static const struct {
     unsigned keys;
 } routes[] = {
     {"/", SERVE_PAGE, 0},
+    {"/assets/", SERVE_ASSET, 0},
+    {"/plain", SERVE_PLAIN, 0},
     {"/healthz", SERVE_HEALTH, 0},
     {"/metrics", SERVE_METRICS, 0},
     {"/api/v1/runs", SERVE_RUNS, PAGED | BIT(OUTCOME)},
@@ -224,8 +226,11 @@ static int read_parameters(const char *s, unsigned allowed, int64_t now_ns, stru
 
 /* ---- paths */
 
-/* The name behind a route's path: a run's id, or a schema's name, and nothing that could lead
- * anywhere. */
+static const char file_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                   "0123456789._-";
+
+/* The name behind a route's path: a run's id, or a schema's or a file's name, and nothing that
+ * could lead anywhere. */
 static bool take_name(struct serve_query *q, const char *name, size_t n)
 {
     if (n == 0 || n >= sizeof q->name)
@@ -234,6 +239,8 @@ static bool take_name(struct serve_query *q, const char *name, size_t n)
     q->name[n] = '\0';
     if (q->route == SERVE_RUN)
         return tw_is_hex(q->name, 32);
+    if (q->route == SERVE_ASSET) /* a file of a table: no name of it begins with a dot */
+        return *name != '.' && strspn(q->name, file_letters) == n;
     return strspn(q->name, "abcdefghijklmnopqrstuvwxyz") == n;
 }
 
@@ -244,7 +251,7 @@ int serve_query_parse(const char *uri, int64_t now_ns, struct serve_query *q, ch
     why[0] = '\0';
     for (size_t i = 0; i < ROUTE_COUNT; i++) {
         const size_t length = strlen(routes[i].path);
-        const bool named = routes[i].route == SERVE_RUN || routes[i].route == SERVE_SCHEMA;
+        const bool named = length > 1 && routes[i].path[length - 1] == '/';
         if (n < length || memcmp(uri, routes[i].path, length) != 0 || (!named && n != length))
             continue;
         q->route = routes[i].route;
@@ -347,4 +354,35 @@ bool serve_wants_openmetrics(const char *accept)
         p += n + (p[n] == ',');
     }
     return best > 0 && best >= classic;
+}
+
+bool serve_wants_gzip(const char *encodings)
+{
+    static const char name[] = "gzip";
+    for (const char *p = encodings ? encodings : ""; *p;) {
+        p += strspn(p, " \t,");
+        const size_t n = strcspn(p, ","), word = strcspn(p, ",; \t");
+        if (word == strlen(name) && strncasecmp(p, name, word) == 0)
+            return quality(p, n) > 0;
+        p += n;
+    }
+    return false;
+}
+
+bool serve_has_tag(const char *tags, const char *tag)
+{
+    for (const char *p = tags ? tags : ""; *p;) {
+        p += strspn(p, " \t,");
+        p += tw_starts(p, "W/") ? 2 : 0; /* for a GET the weak and the strong one are the same */
+        const size_t n = strcspn(p, ", \t");
+        if ((n == 1 && *p == '*') || (n == strlen(tag) && memcmp(p, tag, n) == 0))
+            return true;
+        p += n;
+    }
+    return false;
+}
+
+bool serve_is_public(const char *uri)
+{
+    return tw_starts(uri, "/assets/") || (*uri == '/' && strcspn(uri, "?#") == 1);
 }

@@ -11,7 +11,9 @@
 
 enum serve_route {
     SERVE_NOTHING,
-    SERVE_PAGE,
+    SERVE_PAGE, /* the live page, and its files */
+    SERVE_ASSET,
+    SERVE_PLAIN, /* the overview without script */
     SERVE_HEALTH,
     SERVE_METRICS,
     SERVE_RUNS,
@@ -30,7 +32,7 @@ enum { SERVE_LIMIT = 100, SERVE_LIMIT_MOST = 1000, SERVE_VALUE_BYTES = 1024 };
 /* A request whose path and parameters were understood. */
 struct serve_query {
     enum serve_route route;
-    char name[64]; /* of a schema; of a run its 32 digits; else "" */
+    char name[64]; /* of a schema or a file; of a run its 32 digits; else "" */
     /* values of parameters, decoded; "": not given */
     char project[SERVE_VALUE_BYTES], command[SERVE_VALUE_BYTES], outcome[64], verb[64];
     char indicator[16], scope[16], before_id[33];
@@ -50,5 +52,11 @@ const char *serve_origin_fault(const char *origin, const char *host, bool tls);
 
 /* What an Accept header wants of /metrics: true for OpenMetrics. */
 bool serve_wants_openmetrics(const char *accept);
+/* Does an Accept-Encoding header take gzip? Does an If-None-Match header name this tag, which has
+ * its quotes? NULL: no such header. */
+bool serve_wants_gzip(const char *encodings);
+bool serve_has_tag(const char *tags, const char *tag);
+/* Is this URI that of the live page's files, which hold nothing of the ledger? */
+bool serve_is_public(const char *uri);
 
 #endif

@@ -9,6 +9,7 @@
 #include "http.h"
 
 #include "answer.h"
+#include "live.h"
 
 #include <event2/buffer.h>
 #include <event2/keyvalq_struct.h>
@@ -151,7 +152,7 @@ static bool refuse(struct server *s, struct evhttp_request *req)
     else if (command != EVHTTP_REQ_GET && command != EVHTTP_REQ_HEAD) {
         status = 405;
         fault = "expected GET or HEAD: this server changes nothing";
-    } else if (s->has_token && !serve_token_is(s, a.authorization)) {
+    } else if (s->has_token && !serve_is_public(uri) && !serve_token_is(s, a.authorization)) {
         status = 401;
         kind = SERVE_FAULT_TOKEN;
         fault = "expected the bearer token of this server";
@@ -297,7 +298,12 @@ void serve_request(struct evhttp_request *req, void *server)
         return;
     }
     switch (q.route) {
-    case SERVE_PAGE: send_page(s, req); break;
+    case SERVE_PAGE:
+    case SERVE_ASSET:
+        if (!serve_live_send(req, q.name))
+            reply_fault(req, 404, "the live page has no file of this name");
+        break;
+    case SERVE_PLAIN: send_page(s, req); break;
     case SERVE_HEALTH: send_health(s, req); break;
     case SERVE_METRICS: send_metrics(s, req); break;
     case SERVE_INDICATORS: send_indicators(s, req, &q); break;

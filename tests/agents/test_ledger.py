@@ -321,5 +321,7 @@ def test_serve_reads_postgresql_loses_it_and_finds_it_again(server, tmp_path):
             server.start()
         until(lambda: s.get("/healthz").status == 200)
         until(lambda: s.get("/api/v1/runs").status == 200)
-        pages = [s.get(p).text for p in ("/", "/metrics", "/api/v1/runs", "/api/v1/indicators")]
+        pages = [
+            s.get(p).text for p in ("/plain", "/metrics", "/api/v1/runs", "/api/v1/indicators")
+        ]
         assert "s3cret" not in "".join(pages) + s.read_log()

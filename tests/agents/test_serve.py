@@ -3,6 +3,7 @@
 that must not be answered; clients that hold on; a ledger that goes away.
 """
 
+import gzip
 import json
 import os
 import random
@@ -278,8 +279,8 @@ def test_hostile_names_stay_names(tmp_path):
         check("/api/v1/runs", "runs")
         check("/api/v1/verdicts", "verdicts")
         check("/api/v1/indicators", "indicators")
-        page = s.get("/")
-        sizes = [len(s.get(p).body) for p in ("/", "/metrics", "/api/v1/verdicts")]
+        page = s.get("/plain")
+        sizes = [len(s.get(p).body) for p in ("/plain", "/metrics", "/api/v1/verdicts")]
     projects = {dict(key[1:]).get("project") for key in metrics} - {None}
     assert len(projects) == len(HOSTILE)
     assert value(metrics, "twinrun_ledger_up") == 1
@@ -495,6 +496,61 @@ def test_other_machines_need_a_token_and_tls(tmp_path):
         assert done.returncode == 2 and "token" in done.stderr and text not in done.stderr
 
 
+DIST = os.path.join(os.path.dirname(__file__), "..", "..", "web", "live", "dist")
+
+
+def test_files_of_the_live_page(tmp_path):
+    home = some_ledger(tmp_path / "home", 7).done()
+    token = tmp_path / "token"
+    token.write_text("s3cret-s3cret-s3cret\n")
+    token.chmod(0o600)
+    assets = os.path.join(DIST, "assets")
+    files = {"/": os.path.join(DIST, "index.html")}
+    for name in os.listdir(assets) if os.path.isdir(assets) else []:
+        files["/assets/" + name] = os.path.join(assets, name)
+    with serving(home, "--token-file", str(token)) as s:
+        for path, file in files.items():
+            with open(file, "rb") as f:
+                want = f.read()
+            plain, packed = s.get(path), s.get(path, Accept_Encoding="br, gzip;q=0.5")
+            assert (plain.status, plain.body) == (200, want)
+            assert gzip.decompress(packed.body) == want and len(packed.body) < len(want)
+            assert plain.headers["ETag"] != packed.headers["ETag"]
+            for a in (plain, packed):
+                h = a.headers
+                assert int(h["Content-Length"]) == len(a.body) and h["Vary"] == "Accept-Encoding"
+                assert h["X-Content-Type-Options"] == "nosniff"
+                assert h["Referrer-Policy"] == "no-referrer"
+                rules = h["Content-Security-Policy"].split("; ")
+                assert rules[0] == "default-src 'none'" and "script-src 'self'" in rules
+                assert "unsafe" not in h["Content-Security-Policy"]
+                hashed = re.search(r"-[A-Za-z0-9_-]{8}\.[a-z]+$", path)
+                assert ("immutable" in h["Cache-Control"]) == bool(hashed)
+            again = s.get(path, If_None_Match='"x", W/' + plain.headers["ETag"])
+            assert (again.status, again.body) == (304, b"")
+            assert s.get(path, If_None_Match=packed.headers["ETag"]).status == 200
+            assert s.get(path, Accept_Encoding="gzip;q=0, deflate").body == want
+            head = s.get(path, "HEAD")
+            assert (head.status, head.body) == (200, b"")
+            assert int(head.headers["Content-Length"]) == len(want)
+        names = ("", ".", "..", "%2e%2e", "../x", "..%2f..%2fetc%2fpasswd", "nothing.js", "a" * 70)
+        for name in names:
+            assert s.get("/assets/" + name).status == 404, name
+        assert s.get("/?token=s3cret").status == 400
+        # nothing but these files is there without the token
+        for path in (
+            "/plain",
+            "/api/v1/runs",
+            "/api/v1/events",
+            "/metrics",
+            "/healthz",
+            "//",
+            "/x",
+        ):
+            assert s.get(path).status == 401, path
+        assert s.get("/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="no-cors").status == 403
+
+
 def test_a_unix_socket(tmp_path):
     home = some_ledger(tmp_path / "home", 9).done()
     path = tmp_path / "socket"
@@ -668,7 +724,7 @@ def test_a_ledger_that_goes_and_comes_back(tmp_path):
         }
         answer = s.get("/api/v1/runs")
         assert answer.status == 503 and path not in answer.text  # where it was is in the log alone
-        assert "cannot be read" in s.get("/").text
+        assert "cannot be read" in s.get("/plain").text
         s.said("the ledger cannot be read: ")
         os.rename(away, path)
         until(lambda: s.get("/healthz").status == 200)
@@ -707,7 +763,14 @@ def test_it_only_reads(tmp_path):
     home.db.close()
     before = {n: open(os.path.join(path, n), "rb").read() for n in ["ledger.db"]}
     with serving(path) as s:
-        for p in ("/", "/metrics", "/api/v1/runs", "/api/v1/verdicts", "/api/v1/indicators"):
+        for p in (
+            "/",
+            "/plain",
+            "/metrics",
+            "/api/v1/runs",
+            "/api/v1/verdicts",
+            "/api/v1/indicators",
+        ):
             assert s.get(p).status == 200
     assert {n: open(os.path.join(path, n), "rb").read() for n in before} == before
     for words in (["--home", str(tmp_path / "none")], ["--ledger", "none"]):

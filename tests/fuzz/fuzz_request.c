@@ -37,7 +37,9 @@ static void look_at(const struct serve_query *q, int status, const char *why)
     must(q->since_ns >= 0 && q->before_ns >= 0);
     must(!*q->before_id || tw_is_hex(q->before_id, 32));
     must(q->route != SERVE_RUN || tw_is_hex(q->name, 32));
-    must(!strchr(q->name, '/') && !strchr(q->name, '.'));
+    must(!strchr(q->name, '/') && *q->name != '.');
+    must(q->route == SERVE_ASSET || !strchr(q->name, '.'));
+    must(q->route != SERVE_PAGE || !*q->name);
     must_be_text(q->project, sizeof q->project);
     must_be_text(q->command, sizeof q->command);
     must_be_text(q->outcome, sizeof q->outcome);
@@ -66,6 +68,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         must(own || !any); /* what is ours is some host */
         (void)serve_origin_fault(part[2], part[1], false);
         (void)serve_wants_openmetrics(part[3]);
+        (void)serve_wants_gzip(part[3]);
+        (void)serve_has_tag(part[3], "\"t\"");
+        must(!serve_is_public(part[0]) || q->route <= SERVE_ASSET);
     }
     for (size_t i = 0; i < 4; i++)
         free(part[i]);
