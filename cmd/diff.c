@@ -92,17 +92,6 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-/* Word by word: a command that merely looks alike may be another job. */
-static bool same_command(const struct twin_run *a, const struct twin_run *b)
-{
-    if (a->argc != b->argc)
-        return false;
-    for (size_t i = 0; i < a->argc; i++)
-        if (strcmp(a->argv[i], b->argv[i]) != 0)
-            return false;
-    return true;
-}
-
 /* Only where there is a home: looking at folders from elsewhere makes none. */
 static void note_in_ledger(const struct diff_args *a, const struct twin_verdict *v,
                            const struct twin_run *const *runs, size_t count)
@@ -151,7 +140,7 @@ static int compare_runs(const struct diff_args *a, const struct twin_run *const 
     struct twin_verdict *v = NULL;
     bool arms = false;
     for (size_t i = 1; i < count; i++)
-        arms |= !same_command(runs[0], runs[i]);
+        arms |= !twin_run_same_command(runs[0], runs[i]);
     /* Where the others begin in the first run: given by the user, or, of arms, found by the
      * weights. */
     bool shift_given = a->b_starts_at != TW_NOT_GIVEN;

@@ -6,6 +6,7 @@
  * reader.
  */
 #include "node_run.h"
+#include "pictures.h"
 #include "options.h"
 #include "terminal.h"
 #include "say.h"
@@ -110,6 +111,8 @@ static int dispatch(int argc, char **argv)
         return print_completion(next);
     if (strcmp(word, "--node-run") == 0 && next) /* an engine's, not a person's */
         return tw_node_run(next);
+    if (strcmp(word, "--pictures") == 0) /* serve's */
+        return tw_pictures(argc - 2, argv + 2);
     if (word[0] == '-')
         return tw_bad_use(NULL, "expected a command, found \"%s\"", word);
     const struct tw_command *c = tw_command_find(word);

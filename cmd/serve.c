@@ -120,8 +120,10 @@ const struct tw_command tw_command_serve = {
     synopsis,
     "Answers what the ledger says: /metrics for Prometheus (text, or OpenMetrics with run ids as "
     "exemplars), /api/v1/runs, verdicts, searches, indicators (JSON; schemas under "
-    "/api/v1/schemas), /api/v1/events (server-sent events of new runs and verdicts), /healthz, and "
-    "an overview page. It only reads, and only the ledger: runs that it lacks are added by "
+    "/api/v1/schemas), /api/v1/comparisons/ID (the runs of a verdict, compared again), "
+    "/api/v1/events (server-sent events of new runs and verdicts), /healthz, and a live page. It "
+    "only reads: the ledger, and for a comparison the folders of its runs. Runs that the ledger "
+    "lacks are added by "
     "`twinrun ls`.\n\n"
     "Metrics are of every project in the ledger, whichever home wrote it. A scrape is answered "
     "from "

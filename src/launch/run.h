@@ -255,6 +255,8 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
  * TWIN_RUN_INTERRUPTED with a message). TWIN_ENOENT, TWIN_EFORMAT, TWIN_EVERSION. */
 int twin_run_load(const char *dir, struct twin_run **out, struct twin_error *err);
 void twin_run_free(struct twin_run *r);
+/* Word by word: a command that merely looks alike may be another job. */
+bool twin_run_same_command(const struct twin_run *a, const struct twin_run *b);
 
 /* Resolves what a user typed: a path, a run id or unique prefix of one, "last", "last~1". *dir is
  * malloc'ed. */

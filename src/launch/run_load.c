@@ -65,6 +65,14 @@ int tw_outcome_parse(const char *s, enum twin_outcome *out)
 }
 
 /* Takes a run that was filled in part, and NULL. */
+bool twin_run_same_command(const struct twin_run *a, const struct twin_run *b)
+{
+    bool same = a->argc == b->argc;
+    for (size_t i = 0; same && i < a->argc; i++)
+        same = strcmp(a->argv[i], b->argv[i]) == 0;
+    return same;
+}
+
 void twin_run_free(struct twin_run *r)
 {
     if (!r)

@@ -259,6 +259,13 @@ int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const cha
         v, 2, each, user, err);
 }
 
+int twin_ledger_comparison(struct twin_ledger *l, const char *id, twin_ledger_comparison_fn *each,
+                           void *user, struct twin_error *err)
+{
+    return tw_ledger_walk_compared(l, "SELECT " COLUMNS "WHERE x.id = $1 ORDER BY c.place",
+                                   &TW_TEXT(id), 1, each, user, err);
+}
+
 int twin_ledger_comparisons_since(struct twin_ledger *l, int64_t since_ns,
                                   twin_ledger_comparison_fn *each, void *user,
                                   struct twin_error *err)

@@ -165,6 +165,9 @@ int twin_ledger_artifacts(struct twin_ledger *l, const char *run_id, twin_ledger
 /* Newest first. run_id NULL: all; command NULL: any, else exactly this one. */
 int twin_ledger_comparisons(struct twin_ledger *l, const char *run_id, const char *command,
                             twin_ledger_comparison_fn *each, void *user, struct twin_error *err);
+/* One comparison by its whole id. */
+int twin_ledger_comparison(struct twin_ledger *l, const char *id, twin_ledger_comparison_fn *each,
+                           void *user, struct twin_error *err);
 /* A run with its facts, NULL where there are none: recorded by an older twinrun, folder gone. */
 typedef int twin_ledger_history_fn(void *user, const struct twin_ledger_run *r,
                                    const struct twin_ledger_facts *f);

@@ -16,7 +16,7 @@ enum { TEXT_BYTES = 4096, ARTIFACTS = 1000, VERDICTS_OF_RUN = 100 };
 /* ---- parts */
 
 /* As tw_json_text, cut: a page of a thousand commands of a megabyte each helps nobody. */
-static json_t *text(const char *s)
+json_t *serve_text(const char *s)
 {
     if (!s || strnlen(s, TEXT_BYTES + 1) <= TEXT_BYTES)
         return tw_json_text(s ? s : "");
@@ -37,22 +37,24 @@ static json_t *facts_json(const struct twin_ledger_facts *f)
 {
     if (!f)
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "project", text(f->project),
-                     "family", text(f->family), "contributor", text(f->contributor), "sweep",
-                     text(f->sweep), "ci", (int)f->ci, "snapshots", known(f->snapshots),
-                     "deterministic", known(f->deterministic), "nondeterministic_calls",
-                     known(f->nondeterministic), "loss", tw_json_number(f->loss));
+    return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "project",
+                     serve_text(f->project), "family", serve_text(f->family), "contributor",
+                     serve_text(f->contributor), "sweep", serve_text(f->sweep), "ci", (int)f->ci,
+                     "snapshots", known(f->snapshots), "deterministic", known(f->deterministic),
+                     "nondeterministic_calls", known(f->nondeterministic), "loss",
+                     tw_json_number(f->loss));
 }
 
 static json_t *run_json(const struct twin_ledger_run *r, const struct twin_ledger_facts *f)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o, s:b, s:o}", "id",
-                     text(r->id), "name", text(r->name), "label", text(r->label), "command",
-                     text(r->command), "host", text(r->host), "state", text(r->state), "exit_code",
-                     (json_int_t)r->exit_code, "start_ns", (json_int_t)r->start_ns, "wall_s",
-                     tw_json_number(r->wall_s), "steps", tw_json_count(r->steps), "records",
-                     tw_json_count(r->records), "dropped", tw_json_count(r->dropped),
-                     "folder_removed", (int)r->gone, "facts", facts_json(f));
+                     serve_text(r->id), "name", serve_text(r->name), "label", serve_text(r->label),
+                     "command", serve_text(r->command), "host", serve_text(r->host), "state",
+                     serve_text(r->state), "exit_code", (json_int_t)r->exit_code, "start_ns",
+                     (json_int_t)r->start_ns, "wall_s", tw_json_number(r->wall_s), "steps",
+                     tw_json_count(r->steps), "records", tw_json_count(r->records), "dropped",
+                     tw_json_count(r->dropped), "folder_removed", (int)r->gone, "facts",
+                     facts_json(f));
 }
 
 static json_t *checkpoints_json(const struct twin_ledger_checkpoints *k)
@@ -64,12 +66,12 @@ static json_t *checkpoints_json(const struct twin_ledger_checkpoints *k)
                      (json_int_t)k->missing);
 }
 
-static json_t *verdict_json(const struct twin_ledger_comparison *c)
+json_t *serve_verdict_json(const struct twin_ledger_comparison *c)
 {
     json_t *runs = json_array();
     bool whole = runs != NULL;
     for (size_t i = 0; whole && i < c->run_count; i++)
-        whole = json_array_append_new(runs, json_pack("{s:o, s:s}", "id", text(c->run_id[i]),
+        whole = json_array_append_new(runs, json_pack("{s:o, s:s}", "id", serve_text(c->run_id[i]),
                                                       "agreed", twin_agreed_name(c->agreed[i]))) ==
                 0;
     if (!whole) { /* a verdict without one of its runs would be another verdict */
@@ -77,15 +79,16 @@ static json_t *verdict_json(const struct twin_ledger_comparison *c)
         return NULL;
     }
     return json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:o, s:o}", "id",
-                     text(c->id), "time_ns", (json_int_t)c->time_ns, "verb", text(c->verb),
-                     "command", text(c->command), "outcome", text(c->outcome), "first",
-                     text(c->first), "first_step", known(c->first_step), "cause", text(c->cause),
-                     "layer", text(c->layer), "repeats", (int)c->repeats, "checkpoints",
+                     serve_text(c->id), "time_ns", (json_int_t)c->time_ns, "verb",
+                     serve_text(c->verb), "command", serve_text(c->command), "outcome",
+                     serve_text(c->outcome), "first", serve_text(c->first), "first_step",
+                     known(c->first_step), "cause", serve_text(c->cause), "layer",
+                     serve_text(c->layer), "repeats", (int)c->repeats, "checkpoints",
                      checkpoints_json(&c->checkpoints), "runs", runs);
 }
 
 /* Appends j, which is given up, on one line, ASCII alone. */
-static void put_json(json_t *j, struct tw_buf *b)
+void serve_put_json(json_t *j, struct tw_buf *b)
 {
     char *line = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     if (line)
@@ -114,7 +117,7 @@ static int list_verdict(void *user, const struct twin_ledger_comparison *c)
     const struct listing *w = user;
     if (w->most && json_array_size(w->list) >= w->most)
         return 0;
-    return json_array_append_new(w->list, verdict_json(c)) == 0 ? 0 : TWIN_ENOMEM;
+    return json_array_append_new(w->list, serve_verdict_json(c)) == 0 ? 0 : TWIN_ENOMEM;
 }
 
 static int list_artifact(void *user, const struct twin_ledger_artifact *a)
@@ -122,10 +125,10 @@ static int list_artifact(void *user, const struct twin_ledger_artifact *a)
     const struct listing *w = user;
     if (json_array_size(w->list) >= w->most)
         return 0;
-    return json_array_append_new(w->list,
-                                 json_pack("{s:o, s:o, s:o, s:o}", "path", text(a->path), "kind",
-                                           text(a->kind), "sha256", text(a->sha256), "bytes",
-                                           tw_json_count(a->bytes))) == 0
+    return json_array_append_new(
+               w->list, json_pack("{s:o, s:o, s:o, s:o}", "path", serve_text(a->path), "kind",
+                                  serve_text(a->kind), "sha256", serve_text(a->sha256), "bytes",
+                                  tw_json_count(a->bytes))) == 0
                ? 0
                : TWIN_ENOMEM;
 }
@@ -169,7 +172,7 @@ static int answer_list(struct twin_ledger *l, const struct serve_query *q, struc
     if (runs)
         name = "runs";
     json_t *schema = json_sprintf("twinrun.%s/1", name);
-    put_json(
+    serve_put_json(
         json_pack("{s:o, s:o, s:o}", "schema", schema, name, w.list, "next", place_json(&next)), b);
     return 0;
 }
@@ -187,10 +190,10 @@ static int answer_run(struct twin_ledger *l, const struct serve_query *q, struct
     rc = rc ? rc : twin_ledger_artifacts(l, q->name, list_artifact, &files, err);
     rc = rc ? rc : twin_ledger_comparisons(l, q->name, NULL, list_verdict, &verdicts, err);
     if (rc == 0)
-        put_json(json_pack("{s:s, s:O, s:O, s:O}", "schema", "twinrun.run/1", "run",
-                           json_array_get(runs.list, 0), "artifacts", files.list, "verdicts",
-                           verdicts.list),
-                 b);
+        serve_put_json(json_pack("{s:s, s:O, s:O, s:O}", "schema", "twinrun.run/1", "run",
+                                 json_array_get(runs.list, 0), "artifacts", files.list, "verdicts",
+                                 verdicts.list),
+                       b);
     json_decref(runs.list);
     json_decref(files.list);
     json_decref(verdicts.list);
@@ -233,14 +236,16 @@ void serve_indicators(const struct serve_state *s, const struct serve_query *q, 
 
 void serve_error(const char *why, struct tw_buf *b)
 {
-    put_json(json_pack("{s:s, s:o}", "schema", "twinrun.error/1", "error", text(why)), b);
+    serve_put_json(json_pack("{s:s, s:o}", "schema", "twinrun.error/1", "error", serve_text(why)),
+                   b);
 }
 
 static char *event_of(const char *kind, json_t *j)
 {
     struct tw_buf b = {0};
     tw_buf_printf(&b, "event: %s\ndata: ", kind);
-    put_json(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.event/1", "kind", kind, kind, j), &b);
+    serve_put_json(json_pack("{s:s, s:s, s:o}", "schema", "twinrun.event/1", "kind", kind, kind, j),
+                   &b);
     tw_buf_puts(&b, "\n");
     return tw_buf_steal(&b);
 }
@@ -252,7 +257,7 @@ char *serve_run_event(const struct twin_ledger_run *r, const struct twin_ledger_
 
 char *serve_verdict_event(const struct twin_ledger_comparison *c)
 {
-    return event_of("verdict", verdict_json(c));
+    return event_of("verdict", serve_verdict_json(c));
 }
 
 /* ---- schemas */

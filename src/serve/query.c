@@ -16,11 +16,30 @@ static const int64_t SECOND_NS = 1000000000;
 
 /* ---- parameters */
 
-enum parameter { LIMIT, BEFORE, SINCE, PROJECT, COMMAND, OUTCOME, VERB, INDICATOR, SCOPE, KEYS };
+enum parameter {
+    LIMIT,
+    BEFORE,
+    SINCE,
+    PROJECT,
+    COMMAND,
+    OUTCOME,
+    VERB,
+    INDICATOR,
+    SCOPE,
+    ROWS,
+    COLUMNS,
+    FROM,
+    TO,
+    TENSOR,
+    OTHER,
+    KEYS
+};
 #define BIT(p) (1u << (p))
 static const char *const key_name[KEYS] = {"limit",   "before", "since",     "project", "command",
-                                           "outcome", "verb",   "indicator", "scope"};
+                                           "outcome", "verb",   "indicator", "scope",   "rows",
+                                           "columns", "from",   "to",        "tensor",  "other"};
 enum { PAGED = BIT(LIMIT) | BIT(BEFORE) | BIT(SINCE) | BIT(PROJECT) | BIT(COMMAND) };
+enum { VIEWED = BIT(ROWS) | BIT(COLUMNS) | BIT(FROM) | BIT(TO) | BIT(TENSOR) | BIT(OTHER) };
 
 static const struct {
     const char *path; /* one that ends in '/' has a name behind it */
@@ -35,6 +54,7 @@ static const struct {
     {"/api/v1/runs", SERVE_RUNS, PAGED | BIT(OUTCOME)},
     {"/api/v1/runs/", SERVE_RUN, 0},
     {"/api/v1/verdicts", SERVE_VERDICTS, PAGED | BIT(OUTCOME) | BIT(VERB)},
+    {"/api/v1/comparisons/", SERVE_COMPARISON, VIEWED},
     {"/api/v1/searches", SERVE_SEARCHES, PAGED | BIT(OUTCOME)},
     {"/api/v1/indicators", SERVE_INDICATORS, BIT(INDICATOR) | BIT(SCOPE) | BIT(PROJECT)},
     {"/api/v1/events", SERVE_EVENTS, 0},
@@ -158,11 +178,24 @@ static const char *take(struct serve_query *q, enum parameter key, const char *v
         [VERB] = {q->verb, sizeof q->verb},
         [INDICATOR] = {q->indicator, sizeof q->indicator},
         [SCOPE] = {q->scope, sizeof q->scope},
+        [TENSOR] = {q->tensor, sizeof q->tensor},
     };
-    if (key == LIMIT)
-        return tw_parse_u64(value, SERVE_LIMIT_MOST, &q->limit) == 0 && q->limit > 0
+    const struct {
+        uint64_t *to, least, most;
+        const char *expected;
+    } number[KEYS] = {
+        [LIMIT] = {&q->limit, 1, SERVE_LIMIT_MOST, "a number from 1 to 1000"},
+        [ROWS] = {&q->rows, 1, SERVE_VIEW_MOST, "a number from 1 to 512"},
+        [COLUMNS] = {&q->columns, 1, SERVE_VIEW_MOST, "a number from 1 to 512"},
+        [FROM] = {&q->from, 0, UINT32_MAX, "a step"},
+        [TO] = {&q->to, 0, UINT32_MAX, "a step"},
+        [OTHER] = {&q->other, 1, SERVE_OTHER_MOST, "the place of a run in the list, from 1 on"},
+    };
+    if (number[key].to)
+        return tw_parse_u64(value, number[key].most, number[key].to) == 0 &&
+                       *number[key].to >= number[key].least
                    ? NULL
-                   : "a number from 1 to 1000";
+                   : number[key].expected;
     if (key == BEFORE)
         return read_before(value, q) ? NULL : "what `next` of the page before says";
     if (key == SINCE)
@@ -237,7 +270,7 @@ static bool take_name(struct serve_query *q, const char *name, size_t n)
         return false;
     memcpy(q->name, name, n);
     q->name[n] = '\0';
-    if (q->route == SERVE_RUN)
+    if (q->route == SERVE_RUN || q->route == SERVE_COMPARISON)
         return tw_is_hex(q->name, 32);
     if (q->route == SERVE_ASSET) /* a file of a table: no name of it begins with a dot */
         return *name != '.' && strspn(q->name, file_letters) == n;
@@ -247,7 +280,8 @@ static bool take_name(struct serve_query *q, const char *name, size_t n)
 int serve_query_parse(const char *uri, int64_t now_ns, struct serve_query *q, char why[200])
 {
     const size_t n = strcspn(uri, "?#");
-    *q = (struct serve_query){.limit = SERVE_LIMIT};
+    *q = (struct serve_query){
+        .limit = SERVE_LIMIT, .rows = SERVE_VIEW, .columns = SERVE_VIEW, .to = UINT32_MAX};
     why[0] = '\0';
     for (size_t i = 0; i < ROUTE_COUNT; i++) {
         const size_t length = strlen(routes[i].path);

@@ -3,6 +3,8 @@
 #define TW_SERVE_QUERY_H
 /* What a request asks for, and whether it may ask: pure functions of its bytes, which are fuzzed
  * (tests/fuzz/fuzz_request.c). */
+#include "child.h"
+
 #include "src/ledger/ledger.h"
 
 #include <stdbool.h>
@@ -19,6 +21,7 @@ enum serve_route {
     SERVE_RUNS,
     SERVE_RUN,
     SERVE_VERDICTS,
+    SERVE_COMPARISON,
     SERVE_SEARCHES,
     SERVE_INDICATORS,
     SERVE_EVENTS,
@@ -27,17 +30,26 @@ enum serve_route {
     SERVE_ROUTES
 };
 
-enum { SERVE_LIMIT = 100, SERVE_LIMIT_MOST = 1000, SERVE_VALUE_BYTES = 1024 };
+enum {
+    SERVE_LIMIT = 100,
+    SERVE_LIMIT_MOST = 1000,
+    SERVE_OTHER_MOST = 255,
+    SERVE_VALUE_BYTES = 1024
+};
 
 /* A request whose path and parameters were understood. */
 struct serve_query {
     enum serve_route route;
-    char name[64]; /* of a schema or a file; of a run its 32 digits; else "" */
+    char name[64]; /* of a schema or a file; of a run or a verdict its 32 digits; else "" */
     /* values of parameters, decoded; "": not given */
     char project[SERVE_VALUE_BYTES], command[SERVE_VALUE_BYTES], outcome[64], verb[64];
     char indicator[16], scope[16], before_id[33];
     int64_t since_ns, before_ns;
     uint64_t limit;
+    /* of a comparison: the view, and the run, by its place, that is held against the first; 0: that
+     * which the verdict speaks of */
+    char tensor[SERVE_VALUE_BYTES];
+    uint64_t rows, columns, from, to, other;
 };
 
 /* The status of HTTP: 200, and q is filled; 400 or 404, and why says what was expected. uri: path

@@ -30,13 +30,9 @@ static const char *reason_of(int status)
     static const struct {
         int status;
         const char *reason;
-    } table[] = {{200, "OK"},
-                 {400, "Bad Request"},
-                 {401, "Unauthorized"},
-                 {403, "Forbidden"},
-                 {404, "Not Found"},
-                 {405, "Method Not Allowed"},
-                 {503, "Service Unavailable"}};
+    } table[] = {{200, "OK"},        {400, "Bad Request"}, {401, "Unauthorized"},
+                 {403, "Forbidden"}, {404, "Not Found"},   {405, "Method Not Allowed"},
+                 {409, "Conflict"},  {410, "Gone"},        {503, "Service Unavailable"}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (table[i].status == status)
             return table[i].reason;
@@ -271,9 +267,8 @@ void serve_send_jobs(struct server *s, struct serve_job *jobs)
             bufferevent_set_timeouts(evhttp_connection_get_bufferevent(p->conn), &wait, &wait);
             reply(p->req, jobs->status, "application/json", &jobs->body);
         }
-        tw_buf_free(&jobs->body);
         tw_free(p);
-        tw_free(jobs);
+        serve_job_free(jobs);
         jobs = next;
     }
 }

@@ -11,6 +11,7 @@
 #include "workers.h"
 
 #include "answer.h"
+#include "pair.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -35,6 +36,7 @@ struct serve_workers {
     pthread_t watcher, asker;
     bool watches, asks; /* these threads run */
     int wake[2];
+    struct serve_pairs *pairs;
     /* behind the lock */
     bool stop, up;
     size_t waiting;
@@ -306,7 +308,7 @@ static int status_of(int rc)
 }
 
 /* What is wrong with the ledger goes to the log, and no client is told. */
-static void answer(struct twin_ledger **l, struct serve_workers *w, struct serve_job *job)
+static void answer_from(struct twin_ledger **l, struct serve_workers *w, struct serve_job *job)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char mark[TWIN_LEDGER_MARK_BYTES];
@@ -318,6 +320,15 @@ static void answer(struct twin_ledger **l, struct serve_workers *w, struct serve
     }
     rc = *l ? 0 : twin_ledger_open_to_read(w->o->home, w->o->ledger, l, &err);
     const bool opened = rc == 0;
+    if (rc == 0 && job->query.route == SERVE_COMPARISON) {
+        const char *why = "";
+        job->status = serve_pair_find(*l, w->o, &job->query, &job->pair, &why, &err);
+        if (job->status != 0 && job->status != 200)
+            serve_error(why, &job->body);
+        if (job->status != 0)
+            return;
+        rc = err.code ? err.code : TWIN_EIO;
+    }
     rc = rc ? rc : serve_answer(*l, &job->query, &job->body, &err);
     job->status = status_of(rc);
     if (!opened && job->status == 404)
@@ -337,6 +348,17 @@ static void answer(struct twin_ledger **l, struct serve_workers *w, struct serve
     }
 }
 
+/* A job that ended, for the thread of the clients. */
+static void hand_over(void *workers, struct serve_job *job)
+{
+    struct serve_workers *w = workers;
+    pthread_mutex_lock(&w->lock);
+    *w->done_end = job;
+    w->done_end = &job->next;
+    pthread_mutex_unlock(&w->lock);
+    wake(w);
+}
+
 static struct serve_job *next_job(struct serve_workers *w)
 {
     pthread_mutex_lock(&w->lock);
@@ -354,17 +376,25 @@ static struct serve_job *next_job(struct serve_workers *w)
     return job;
 }
 
+/* What is to be compared first takes its time, and is handed over by another thread: false. */
+static bool ask_pairs(struct serve_workers *w, struct serve_job *job)
+{
+    const enum serve_pairs_answer a = serve_pairs_ask(w->pairs, job);
+    if (a == SERVE_PAIRS_FULL) {
+        job->status = 503;
+        serve_error("too many comparisons are waiting", &job->body);
+    }
+    return a != SERVE_PAIRS_LATER;
+}
+
 static void *ask(void *user)
 {
     struct serve_workers *w = user;
     struct twin_ledger *l = NULL;
     for (struct serve_job *job = next_job(w); job; job = next_job(w)) {
-        answer(&l, w, job);
-        pthread_mutex_lock(&w->lock);
-        *w->done_end = job;
-        w->done_end = &job->next;
-        pthread_mutex_unlock(&w->lock);
-        wake(w);
+        answer_from(&l, w, job);
+        if (!job->pair || ask_pairs(w, job))
+            hand_over(w, job);
     }
     twin_ledger_close(l);
     return NULL;
@@ -387,12 +417,18 @@ bool serve_workers_ask(struct serve_workers *w, struct serve_job *job)
 
 /* ---- start and end */
 
+void serve_job_free(struct serve_job *j)
+{
+    tw_buf_free(&j->body);
+    serve_pair_free(j->pair);
+    tw_free(j);
+}
+
 static void free_jobs(struct serve_job *j)
 {
     while (j) {
         struct serve_job *next = j->next;
-        tw_buf_free(&j->body);
-        tw_free(j);
+        serve_job_free(j);
         j = next;
     }
 }
@@ -410,6 +446,7 @@ void serve_workers_stop(struct serve_workers *w)
         pthread_join(w->watcher, NULL);
     if (w->asks)
         pthread_join(w->asker, NULL);
+    serve_pairs_stop(w->pairs);
     free_jobs(w->jobs);
     free_jobs(w->done);
     free_news(w->news);
@@ -434,7 +471,8 @@ static int start_threads(struct serve_workers *w, struct twin_error *err)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     w->watches = pthread_create(&w->watcher, NULL, watch, w) == 0;
-    w->asks = w->watches && pthread_create(&w->asker, NULL, ask, w) == 0;
+    w->pairs = w->watches ? serve_pairs_start(hand_over, w) : NULL;
+    w->asks = w->pairs && pthread_create(&w->asker, NULL, ask, w) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return w->asks ? 0 : twin_error_set(err, TWIN_EIO, "no thread can be started");
 }

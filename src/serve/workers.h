@@ -13,10 +13,11 @@
 
 #include "base.h"
 
-/* A question. who: of the caller. status is 200, 404, 503 (the ledger cannot be read), 500 (no
- * memory). */
+/* A question. who: of the caller. status is 200, 404, 409, 410 (a run's folder is gone), 503
+ * (the ledger cannot be read, a limit was reached), 500 (no memory). */
 struct serve_job {
     struct serve_query query;
+    struct serve_pair *pair; /* of a comparison: what is held against what */
     void *who;
     int status;
     struct tw_buf body;
@@ -27,6 +28,8 @@ struct serve_news {
     char *text;
     struct serve_news *next;
 };
+
+void serve_job_free(struct serve_job *j); /* not what `who` is */
 
 struct serve_workers;
 /* Opens the ledger before it returns, so that a wrong address or folder is an error at once. *fd:

@@ -36,7 +36,11 @@ static void look_at(const struct serve_query *q, int status, const char *why)
     must(q->limit >= 1 && q->limit <= SERVE_LIMIT_MOST);
     must(q->since_ns >= 0 && q->before_ns >= 0);
     must(!*q->before_id || tw_is_hex(q->before_id, 32));
-    must(q->route != SERVE_RUN || tw_is_hex(q->name, 32));
+    must((q->route != SERVE_RUN && q->route != SERVE_COMPARISON) || tw_is_hex(q->name, 32));
+    must(q->rows >= 1 && q->rows <= SERVE_VIEW_MOST);
+    must(q->columns >= 1 && q->columns <= SERVE_VIEW_MOST);
+    must(q->from <= UINT32_MAX && q->to <= UINT32_MAX && q->other <= SERVE_OTHER_MOST);
+    must_be_text(q->tensor, sizeof q->tensor);
     must(!strchr(q->name, '/') && *q->name != '.');
     must(q->route == SERVE_ASSET || !strchr(q->name, '.'));
     must(q->route != SERVE_PAGE || !*q->name);

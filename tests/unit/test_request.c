@@ -27,6 +27,10 @@ static void routes(void **state)
         enum serve_route route;
     } table[] = {
         {"/", SERVE_PAGE},
+        {"/assets/index-BxK3d_9a.js", SERVE_ASSET},
+        {"/plain", SERVE_PLAIN},
+        {"/api/v1/comparisons/0123456789abcdef0123456789abcdef?rows=512&from=3&tensor=w*&other=2",
+         SERVE_COMPARISON},
         {"/healthz", SERVE_HEALTH},
         {"/metrics?", SERVE_METRICS},
         {"/api/v1/runs", SERVE_RUNS},
@@ -54,6 +58,13 @@ static void no_routes(void **state)
         "/metrics/",
         "/Metrics",
         "/api/v1/runs/",
+        "/assets/",
+        "/assets/.hidden",
+        "/assets/a/b",
+        "/assets/%2e%2e",
+        "/api/v1/comparisons",
+        "/api/v1/comparisons/",
+        "/api/v1/comparisons/..%2f..%2fx",
         "/api/v1/runs/../../../etc/passwd",
         "/api/v1/runs/%2e%2e/x",
         "/api/v1/runs/0123456789ABCDEF0123456789ABCDEF",
@@ -168,11 +179,44 @@ static void accepts(void **state)
     assert_false(serve_wants_openmetrics("application/openmetrics-text;q=nonsense"));
 }
 
+static void files_of_the_page(void **state)
+{
+    (void)state;
+    assert_true(serve_wants_gzip("gzip") && serve_wants_gzip("br, gzip;q=0.2"));
+    assert_false(serve_wants_gzip(NULL) || serve_wants_gzip("gzip;q=0") ||
+                 serve_wants_gzip("gzipped") || serve_wants_gzip("br"));
+    assert_true(serve_has_tag("\"a\", W/\"b\"", "\"b\"") && serve_has_tag("*", "\"b\""));
+    assert_false(serve_has_tag(NULL, "\"b\"") || serve_has_tag("\"bb\"", "\"b\"") ||
+                 serve_has_tag("", "\"b\""));
+    assert_true(serve_is_public("/") && serve_is_public("/?x") && serve_is_public("/assets/x"));
+    assert_false(serve_is_public("/plain") || serve_is_public("/assets") || serve_is_public("") ||
+                 serve_is_public("//") || serve_is_public("/api/v1/runs"));
+}
+
+static void views(void **state)
+{
+    (void)state;
+    assert_int_equal(parse("/api/v1/comparisons/0123456789abcdef0123456789abcdef"), 200);
+    assert_int_equal(q.rows, SERVE_VIEW);
+    assert_int_equal(q.to, UINT32_MAX);
+    assert_int_equal(q.other, 0);
+    static const char *const wrong[] = {
+        "rows=0",        "rows=513",   "columns=", "from=-1",      "other=256",
+        "to=4294967296", "tensor=%00", "before=1", "rows=1&rows=2"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char uri[200];
+        snprintf(uri, sizeof uri, "/api/v1/comparisons/0123456789abcdef0123456789abcdef?%s",
+                 wrong[i]);
+        assert_int_equal(parse(uri), 400);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(routes),         cmocka_unit_test(no_routes), cmocka_unit_test(parameters),
-        cmocka_unit_test(bad_parameters), cmocka_unit_test(hosts),     cmocka_unit_test(accepts),
+        cmocka_unit_test(routes), cmocka_unit_test(no_routes),  cmocka_unit_test(files_of_the_page),
+        cmocka_unit_test(views),  cmocka_unit_test(parameters), cmocka_unit_test(bad_parameters),
+        cmocka_unit_test(hosts),  cmocka_unit_test(accepts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,11 +7,10 @@
 #include "page_inside.h"
 #include "phrase.h"
 #include "verdict_page.h"
+#include "verdict_parts.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { ARROWS_MOST = 128, OUTLINES_MOST = 64 };
 
 /* Index of a rank's row, of a step's column; SIZE_MAX: it is not drawn. */
 static size_t row_of(const struct twin_grid *g, int32_t rank)
@@ -30,18 +29,8 @@ static size_t column_of(const struct twin_grid *g, uint32_t step)
     return SIZE_MAX;
 }
 
-/* The parts of the picture; texts are owned. */
-struct drawn {
-    char **row;
-    struct twin_page_outline outline[OUTLINES_MOST];
-    struct twin_page_arrow arrow[ARROWS_MOST];
-    char *text[OUTLINES_MOST + ARROWS_MOST];
-    size_t outlines, arrows, texts, left; /* left: arrows that are not drawn */
-    bool failed;
-};
-
 /* Keeps a text; "" where there is no memory for it, and the picture fails. */
-static const char *keep_text(struct drawn *d, char *owned)
+static const char *keep_text(struct tw_grid_marks *d, char *owned)
 {
     if (!owned) {
         d->failed = true;
@@ -53,14 +42,15 @@ static const char *keep_text(struct drawn *d, char *owned)
 
 /* An arrow for who took it, an outline for who is known to have taken it from nobody. The named
  * rank has one in any case: that is what the verdict says first. */
-static void add_rank(struct drawn *d, const struct twin_grid *g, const struct twin_ranked *r)
+static void add_rank(struct tw_grid_marks *d, const struct twin_grid *g,
+                     const struct twin_ranked *r)
 {
     const size_t row = row_of(g, r->rank), column = column_of(g, r->step_a);
     if (row == SIZE_MAX || column == SIZE_MAX)
         return;
     if (r->place == TWIN_RANK_CARRIED) {
         const size_t from = row_of(g, r->from), at = column_of(g, r->from_step);
-        if (from == SIZE_MAX || at == SIZE_MAX || d->arrows == ARROWS_MOST) {
+        if (from == SIZE_MAX || at == SIZE_MAX || d->arrows == TW_GRID_ARROWS) {
             d->left++;
             return;
         }
@@ -69,7 +59,7 @@ static void add_rank(struct drawn *d, const struct twin_grid *g, const struct tw
                 ? tw_printf("taken from rank %d by message %u, %s", r->from, r->number_a, r->by)
                 : tw_printf("taken from rank %d by call %u of %s", r->from, r->number_a, r->by);
         d->arrow[d->arrows++] = (struct twin_page_arrow){from, at, row, column, keep_text(d, text)};
-    } else if (d->outlines < OUTLINES_MOST && r->place != TWIN_RANK_UNKNOWN) {
+    } else if (d->outlines < TW_GRID_OUTLINES && r->place != TWIN_RANK_UNKNOWN) {
         const bool first = r->place == TWIN_RANK_FIRST;
         d->outline[d->outlines++] = (struct twin_page_outline){
             row, column,
@@ -77,8 +67,34 @@ static void add_rank(struct drawn *d, const struct twin_grid *g, const struct tw
     }
 }
 
+struct tw_grid_marks *tw_grid_marks_make(const struct twin_verdict *v, const struct twin_grid *g)
+{
+    const struct twin_rank_order *o = v->order;
+    struct tw_grid_marks *d = tw_calloc(1, sizeof *d);
+    for (size_t i = 0; d && o && i < o->count; i++)
+        add_rank(d, g, &o->item[i]);
+    if (d && o && o->count) {
+        const size_t row = row_of(g, o->item[0].rank), column = column_of(g, o->item[0].step_a);
+        d->named = row != SIZE_MAX && column != SIZE_MAX;
+        d->row = d->named ? row : 0;
+        d->column = d->named ? column : 0;
+    }
+    if (d && d->failed) {
+        tw_grid_marks_free(d);
+        return NULL;
+    }
+    return d;
+}
+
+void tw_grid_marks_free(struct tw_grid_marks *d)
+{
+    for (size_t i = 0; d && i < d->texts; i++)
+        tw_free(d->text[i]);
+    tw_free(d);
+}
+
 static void caption_of(struct tw_buf *b, const struct twin_verdict *v, const struct twin_grid *g,
-                       const struct drawn *d, size_t other)
+                       const struct tw_grid_marks *d, size_t other)
 {
     const struct twin_rank_order *o = v->order;
     tw_buf_printf(b, "Run 1 and run %zu. A row is a rank, a column is a step as that rank counts. ",
@@ -111,19 +127,15 @@ void tw_grid_picture(struct twin_page *p, const struct twin_verdict *v, const st
                      size_t other)
 {
     const struct twin_rank_order *o = v->order;
-    struct drawn *d = tw_calloc(1, sizeof *d);
+    struct tw_grid_marks *d = tw_grid_marks_make(v, g);
+    char **name = tw_calloc(g->ranks + 1, sizeof *name);
     struct tw_buf caption = {0};
-    bool ok = d != NULL;
-    if (ok)
-        d->row = tw_calloc(g->ranks + 1, sizeof *d->row);
-    ok = ok && d->row;
+    bool ok = d && name;
     for (size_t i = 0; ok && i < g->ranks; i++)
-        ok = (d->row[i] = tw_printf("rank %d", g->rank[i])) != NULL;
-    for (size_t i = 0; ok && o && i < o->count; i++)
-        add_rank(d, g, &o->item[i]);
+        ok = (name[i] = tw_printf("rank %d", g->rank[i])) != NULL;
     if (ok)
         caption_of(&caption, v, g, d, other);
-    if (ok && !d->failed && !caption.failed) {
+    if (ok && !caption.failed) {
         struct twin_page_heatmap map = {
             .question = o && o->count ? "Which rank diverged first, and who took it from whom?"
                                       : "Was every step of every rank seen to be equal?",
@@ -132,7 +144,7 @@ void tw_grid_picture(struct twin_page *p, const struct twin_verdict *v, const st
             .column_name = "step",
             .column = g->step,
             .columns = g->steps,
-            .row = (const char *const *)d->row,
+            .row = (const char *const *)name,
             .rows = g->ranks,
             .cell = g->cell,
             .differs_name = "differs",
@@ -141,22 +153,18 @@ void tw_grid_picture(struct twin_page *p, const struct twin_verdict *v, const st
             .outline_name = o && o->known ? "taken from no other rank" : "named first",
             .arrow = d->arrow,
             .arrows = d->arrows};
-        if (o && o->count && row_of(g, o->item[0].rank) != SIZE_MAX &&
-            column_of(g, o->item[0].step_a) != SIZE_MAX) {
-            map.mark_row = row_of(g, o->item[0].rank);
-            map.mark_column = column_of(g, o->item[0].step_a);
+        if (d->named) {
+            map.mark_row = d->row;
+            map.mark_column = d->column;
             map.mark_name = "First difference";
         }
         twin_page_heatmap(p, &map);
     } else {
         p->body.failed = TWIN_ENOMEM;
     }
-    for (size_t i = 0; d && d->row && i < g->ranks; i++)
-        tw_free(d->row[i]);
-    for (size_t i = 0; d && i < d->texts; i++)
-        tw_free(d->text[i]);
-    if (d)
-        tw_free(d->row);
-    tw_free(d);
+    for (size_t i = 0; name && i < g->ranks; i++)
+        tw_free(name[i]);
+    tw_free(name);
+    tw_grid_marks_free(d);
     tw_buf_free(&caption);
 }

@@ -9,15 +9,16 @@
  */
 #include "page_inside.h"
 #include "verdict_page.h"
+#include "verdict_parts.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Most groups of tensors in a fan; names of which curves are drawn; most points of a curve: of a
- * longer one every n-th step is drawn. */
-enum { GROUPS = 16, CURVE_NAMES = 8, DRAWN_STEPS = 20000 };
+/* Names of which curves are drawn; most points of a curve: of a longer one every n-th step is
+ * drawn. */
+enum { CURVE_NAMES = 8, DRAWN_STEPS = 20000 };
 
 /* A picture that cannot be made for lack of memory makes the page fail. */
 static void no_memory(struct twin_page *p)
@@ -27,9 +28,7 @@ static void no_memory(struct twin_page *p)
 
 /* ---- groups of rows: what of a step they are */
 
-/* The group that a row belongs to, by what it is in a step. Groups are told apart by these static
- * names. */
-static const char *group_of(enum twin_phase phase, enum twin_kind kind)
+const char *tw_field_group(enum twin_phase phase, enum twin_kind kind)
 {
     switch (kind) {
     case TWIN_KIND_BATCH: return "batches";
@@ -134,7 +133,7 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
     bool ok = name && group && owned && !caption.failed;
     for (size_t i = 0; ok && i < f->rows; i++) {
         name[i] = f->row[i].name;
-        group[i] = group_of(f->row[i].phase, f->row[i].kind);
+        group[i] = tw_field_group(f->row[i].phase, f->row[i].kind);
         if (ranks) {
             group[i] = owned[i] = tw_printf("rank %d, %s", f->row[i].rank, group[i]);
             ok = owned[i] != NULL;
@@ -176,15 +175,6 @@ static void heatmap(struct twin_page *p, const char *question, const struct twin
 
 /* ---- the fan: of each group the median over its tensors, between the smallest and the largest */
 
-/* name: of each group; the arrays have a value for each column of the field, relative differences.
- * In draw_fan, NaN means: differs, by how much is not known; INFINITY: nothing differs (a joined
- * line goes on across NaN and is broken at infinity). */
-struct fan {
-    const char *name[GROUPS];
-    double *y[GROUPS], *low[GROUPS], *high[GROUPS];
-    size_t count;
-};
-
 /* Ascending, for qsort; no value is NaN. */
 static int by_value(const void *x, const void *y)
 {
@@ -193,34 +183,36 @@ static int by_value(const void *x, const void *y)
 }
 
 /* Collects the names of the groups of which any tensor differs, in the order of the rows. */
-static void name_groups(const struct twin_field *f, struct fan *fan)
+static void name_groups(const struct twin_field *f, struct tw_fan *fan)
 {
     for (size_t i = 0; i < f->rows; i++) {
-        const char *g = group_of(f->row[i].phase, f->row[i].kind);
+        const char *g = tw_field_group(f->row[i].phase, f->row[i].kind);
         /* a row that never differs names no group */
         bool known = !f->row[i].differs;
         for (size_t k = 0; k < fan->count && !known; k++)
             known = strcmp(fan->name[k], g) == 0;
-        if (!known && fan->count < GROUPS)
+        if (!known && fan->count < TW_FAN_GROUPS)
             fan->name[fan->count++] = g;
     }
 }
 
-/* Computes one group's median and range in each step. room: has space for a number of each row.
- * Returns whether the group has a size in any step. */
-static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, double *room)
+/* Computes one group's median and range in each step. member, room: have space for each row.
+ * Whether the group has a size in any step is said. */
+static void fill_group(const struct twin_field *f, struct tw_fan *fan, size_t g, size_t *member,
+                       double *room)
 {
-    bool any = false;
+    size_t members = 0;
+    for (size_t r = 0; r < f->rows; r++)
+        if (strcmp(tw_field_group(f->row[r].phase, f->row[r].kind), fan->name[g]) == 0)
+            member[members++] = r;
     for (size_t c = 0; c < f->steps; c++) {
         size_t n = 0;
         bool differs = false;
-        for (size_t r = 0; r < f->rows; r++) {
-            if (strcmp(group_of(f->row[r].phase, f->row[r].kind), fan->name[g]) != 0)
-                continue;
-            double x = twin_cell_value(f->cell[r * f->steps + c]);
-            differs |= f->cell[r * f->steps + c] >= TWIN_CELL_DIFFERS;
-            if (!isnan(x))
-                room[n++] = x;
+        for (size_t i = 0; i < members; i++) {
+            const uint16_t cell = f->cell[member[i] * f->steps + c];
+            differs |= cell >= TWIN_CELL_DIFFERS;
+            if (cell >= TWIN_CELL_VALUES && cell < TWIN_CELL_NOT_FINITE)
+                room[n++] = twin_cell_value(cell);
         }
         /* no size is known: the line goes on if something differs there, and is broken where
          * nothing does */
@@ -232,22 +224,52 @@ static bool fill_group(const struct twin_field *f, struct fan *fan, size_t g, do
         fan->y[g][c] = n % 2 ? room[n / 2] : sqrt(room[n / 2 - 1] * room[n / 2]);
         fan->low[g][c] = room[0];
         fan->high[g][c] = room[n - 1];
-        any = true;
+        fan->any[g] = true;
     }
-    return any;
 }
 
-/* Puts the fan into the page. any[g]: group g has a size somewhere; the others are left out. */
-static void draw_fan(struct twin_page *p, const struct twin_finding *first,
-                     const struct twin_field *f, const struct fan *fan, const bool *any)
+bool tw_fan_make(const struct twin_field *f, struct tw_fan *fan)
 {
-    struct twin_page_series series[GROUPS];
+    bool ok = true;
+    double *room = tw_calloc(f->rows + 1, sizeof *room);
+    size_t *member = tw_calloc(f->rows + 1, sizeof *member);
+    *fan = (struct tw_fan){.count = 0};
+    name_groups(f, fan);
+    for (size_t g = 0; g < fan->count; g++) {
+        fan->y[g] = tw_calloc(f->steps + 1, sizeof(double));
+        fan->low[g] = tw_calloc(f->steps + 1, sizeof(double));
+        fan->high[g] = tw_calloc(f->steps + 1, sizeof(double));
+        /* after the first failure nothing is computed */
+        ok = ok && room && member && fan->y[g] && fan->low[g] && fan->high[g];
+        if (ok)
+            fill_group(f, fan, g, member, room);
+    }
+    tw_free(room);
+    tw_free(member);
+    return ok;
+}
+
+void tw_fan_free(struct tw_fan *fan)
+{
+    for (size_t g = 0; g < fan->count; g++) {
+        tw_free(fan->y[g]);
+        tw_free(fan->low[g]);
+        tw_free(fan->high[g]);
+    }
+    *fan = (struct tw_fan){.count = 0};
+}
+
+/* Puts the fan into the page; groups without a size are left out. */
+static void draw_fan(struct twin_page *p, const struct twin_finding *first,
+                     const struct twin_field *f, const struct tw_fan *fan)
+{
+    struct twin_page_series series[TW_FAN_GROUPS];
     double *x = tw_calloc(f->steps, sizeof *x);
     size_t drawn = 0;
     for (size_t i = 0; x && i < f->steps; i++)
         x[i] = f->step[i];
     for (size_t g = 0; g < fan->count; g++)
-        if (any[g])
+        if (fan->any[g])
             series[drawn++] = (struct twin_page_series){fan->name[g], fan->y[g], fan->low[g],
                                                         fan->high[g]};
     if (!x)
@@ -274,48 +296,32 @@ static void draw_fan(struct twin_page *p, const struct twin_finding *first,
     tw_free(x);
 }
 
-/* Computes the fan of all groups and draws it. room is shared: one group is computed at a time. */
+/* Computes the fan of all groups and draws it. */
 static void fan_plot(struct twin_page *p, const struct twin_finding *first,
                      const struct twin_field *f)
 {
-    struct fan fan = {.count = 0};
-    bool any[GROUPS] = {false}, ok = true;
-    double *room = tw_calloc(f->rows, sizeof *room);
-    name_groups(f, &fan);
-    for (size_t g = 0; g < fan.count; g++) {
-        fan.y[g] = tw_calloc(f->steps, sizeof(double));
-        fan.low[g] = tw_calloc(f->steps, sizeof(double));
-        fan.high[g] = tw_calloc(f->steps, sizeof(double));
-        /* after the first failure nothing is computed, but all is freed below */
-        ok &= room && fan.y[g] && fan.low[g] && fan.high[g];
-        any[g] = ok && fill_group(f, &fan, g, room);
-    }
-    if (ok)
-        draw_fan(p, first, f, &fan, any);
+    struct tw_fan fan;
+    if (tw_fan_make(f, &fan))
+        draw_fan(p, first, f, &fan);
     else
         no_memory(p);
-    for (size_t g = 0; g < fan.count; g++) {
-        tw_free(fan.y[g]);
-        tw_free(fan.low[g]);
-        tw_free(fan.high[g]);
-    }
-    tw_free(room);
+    tw_fan_free(&fan);
 }
 
 /* The histogram of all differences, a row for each group. Cells without a size and cells with NaN
  * or infinity are not in it. */
 static void sizes(struct twin_page *p, const struct twin_field *f)
 {
-    struct fan groups = {.count = 0};
-    struct twin_page_set set[GROUPS];
-    double *values[GROUPS] = {NULL};
+    struct tw_fan groups = {.count = 0};
+    struct twin_page_set set[TW_FAN_GROUPS];
+    double *values[TW_FAN_GROUPS] = {NULL};
     size_t sets = 0;
     name_groups(f, &groups);
     for (size_t g = 0; g < groups.count; g++) {
         size_t n = 0, room = 0;
         /* at most one value for each row and step */
         for (size_t i = 0; i < f->rows; i++)
-            room += strcmp(group_of(f->row[i].phase, f->row[i].kind), groups.name[g]) == 0
+            room += strcmp(tw_field_group(f->row[i].phase, f->row[i].kind), groups.name[g]) == 0
                         ? f->steps
                         : 0;
         values[g] = tw_calloc(room + 1, sizeof(double));
@@ -324,7 +330,7 @@ static void sizes(struct twin_page *p, const struct twin_field *f)
         /* codes between these two are sizes; the others are states */
         for (size_t i = 0; values[g] && i < f->rows * f->steps; i++)
             if (f->cell[i] >= TWIN_CELL_VALUES && f->cell[i] < TWIN_CELL_NOT_FINITE &&
-                strcmp(group_of(f->row[i / f->steps].phase, f->row[i / f->steps].kind),
+                strcmp(tw_field_group(f->row[i / f->steps].phase, f->row[i / f->steps].kind),
                        groups.name[g]) == 0)
                 values[g][n++] = twin_cell_value(f->cell[i]);
         if (n)

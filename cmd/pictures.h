@@ -1,0 +1,6 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef TW_CMD_PICTURES_H
+#define TW_CMD_PICTURES_H
+/* The pictures of some runs as data, for `twinrun serve` (pictures.c). The exit code. */
+int tw_pictures(int argc, char **argv);
+#endif
