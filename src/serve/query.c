@@ -56,6 +56,7 @@ static const struct {
     {"/api/v1/verdicts", SERVE_VERDICTS, PAGED | BIT(OUTCOME) | BIT(VERB)},
     {"/api/v1/comparisons/", SERVE_COMPARISON, VIEWED},
     {"/api/v1/searches", SERVE_SEARCHES, PAGED | BIT(OUTCOME)},
+    {"/api/v1/searches/", SERVE_SEARCH, 0},
     {"/api/v1/indicators", SERVE_INDICATORS, BIT(INDICATOR) | BIT(SCOPE) | BIT(PROJECT)},
     {"/api/v1/events", SERVE_EVENTS, 0},
     {"/api/v1/schemas", SERVE_SCHEMAS, 0},
@@ -259,6 +260,12 @@ static int read_parameters(const char *s, unsigned allowed, int64_t now_ns, stru
 
 /* ---- paths */
 
+bool serve_search_is_name(const char *s)
+{
+    const size_t n = strlen(s);
+    return n > 20 && n < 64 && *s >= '0' && *s <= '9' && strspn(s, "0123456789TZ-") == n;
+}
+
 static const char file_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                    "0123456789._-";
 
@@ -272,6 +279,8 @@ static bool take_name(struct serve_query *q, const char *name, size_t n)
     q->name[n] = '\0';
     if (q->route == SERVE_RUN || q->route == SERVE_COMPARISON)
         return tw_is_hex(q->name, 32);
+    if (q->route == SERVE_SEARCH)
+        return tw_is_hex(q->name, 32) || serve_search_is_name(q->name);
     if (q->route == SERVE_ASSET) /* a file of a table: no name of it begins with a dot */
         return *name != '.' && strspn(q->name, file_letters) == n;
     return strspn(q->name, "abcdefghijklmnopqrstuvwxyz") == n;

@@ -23,6 +23,7 @@ enum serve_route {
     SERVE_VERDICTS,
     SERVE_COMPARISON,
     SERVE_SEARCHES,
+    SERVE_SEARCH,
     SERVE_INDICATORS,
     SERVE_EVENTS,
     SERVE_SCHEMAS,
@@ -40,7 +41,8 @@ enum {
 /* A request whose path and parameters were understood. */
 struct serve_query {
     enum serve_route route;
-    char name[64]; /* of a schema or a file; of a run or a verdict its 32 digits; else "" */
+    char name[64]; /* of a schema or a file; of a run or a verdict its 32 digits, of a search
+                    * those or its journal's name; else "" */
     /* values of parameters, decoded; "": not given */
     char project[SERVE_VALUE_BYTES], command[SERVE_VALUE_BYTES], outcome[64], verb[64];
     char indicator[16], scope[16], before_id[33];
@@ -68,6 +70,8 @@ bool serve_wants_openmetrics(const char *accept);
  * its quotes? NULL: no such header. */
 bool serve_wants_gzip(const char *encodings);
 bool serve_has_tag(const char *tags, const char *tag);
+/* Is this the name of a search's journal, TIME-PID, and nothing that leads elsewhere? */
+bool serve_search_is_name(const char *s);
 /* Is this URI that of the live page's files, which hold nothing of the ledger? */
 bool serve_is_public(const char *uri);
 

@@ -12,6 +12,7 @@
 
 #include "answer.h"
 #include "pair.h"
+#include "search.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -53,6 +54,7 @@ struct serve_workers {
     char (*seen)[33]; /* sorted ids of what is not new any more */
     size_t seen_count;
     bool primed;
+    struct serve_searches searches;
 };
 
 /* ---- the boxes */
@@ -211,6 +213,22 @@ static int look_for_news(struct serve_workers *w, struct twin_error *err)
     return 0;
 }
 
+static void add_event(void *workers, char *event)
+{
+    struct serve_workers *w = workers;
+    struct serve_news *n = tw_calloc(1, sizeof *n);
+    if (!n) {
+        tw_free(event);
+        return;
+    }
+    n->text = event;
+    pthread_mutex_lock(&w->lock);
+    *w->news_end = n;
+    w->news_end = &n->next;
+    pthread_mutex_unlock(&w->lock);
+    wake(w);
+}
+
 /* ---- the watcher */
 
 /* Waits for so long, or until the end: true. */
@@ -287,12 +305,14 @@ static void *watch(void *user)
     struct serve_workers *w = user;
     struct twin_error first = TWIN_ERROR_INIT;
     set_up(w, look(w, &first) == 0, first.message);
+    serve_searches_look(&w->searches, w->o->home, add_event, w);
     for (;;) {
         const int64_t pause = (int64_t)(REST * w->took_s * 1e9);
         if (rest(w, pause > LOOK_S * SECOND_NS ? pause : LOOK_S * SECOND_NS))
             return NULL;
         struct twin_error err = TWIN_ERROR_INIT;
         set_up(w, look(w, &err) == 0, err.message);
+        serve_searches_look(&w->searches, w->o->home, add_event, w);
     }
 }
 
@@ -305,6 +325,24 @@ static int status_of(int rc)
     if (rc == TWIN_ENOENT)
         return 404;
     return rc == TWIN_ENOMEM ? 500 : 503;
+}
+
+/* What the live page asks of one verdict. False: the ledger cannot be read. */
+static bool answer_page(struct twin_ledger *l, struct serve_workers *w, struct serve_job *job,
+                        struct twin_error *err)
+{
+    const char *why = "";
+    job->status = job->query.route == SERVE_COMPARISON
+                      ? serve_pair_find(l, w->o, &job->query, &job->pair, &why, err)
+                      : serve_search_answer(l, w->o->home, &job->query, &job->body, &why, err);
+    if (job->status == 0 && err->code == 0)
+        err->code = TWIN_EIO;
+    if (job->status == 0 || job->status == 200)
+        return job->status != 0;
+    tw_buf_free(&job->body);
+    job->body = (struct tw_buf){0};
+    serve_error(job->status == 500 ? "no memory" : why, &job->body);
+    return true;
 }
 
 /* What is wrong with the ledger goes to the log, and no client is told. */
@@ -320,15 +358,10 @@ static void answer_from(struct twin_ledger **l, struct serve_workers *w, struct 
     }
     rc = *l ? 0 : twin_ledger_open_to_read(w->o->home, w->o->ledger, l, &err);
     const bool opened = rc == 0;
-    if (rc == 0 && job->query.route == SERVE_COMPARISON) {
-        const char *why = "";
-        job->status = serve_pair_find(*l, w->o, &job->query, &job->pair, &why, &err);
-        if (job->status != 0 && job->status != 200)
-            serve_error(why, &job->body);
-        if (job->status != 0)
-            return;
-        rc = err.code ? err.code : TWIN_EIO;
-    }
+    const bool paged = job->query.route == SERVE_COMPARISON || job->query.route == SERVE_SEARCH;
+    if (rc == 0 && paged && answer_page(*l, w, job, &err))
+        return;
+    rc = rc == 0 && paged ? err.code : rc;
     rc = rc ? rc : serve_answer(*l, &job->query, &job->body, &err);
     job->status = status_of(rc);
     if (!opened && job->status == 404)
