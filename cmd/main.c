@@ -111,8 +111,10 @@ static int dispatch(int argc, char **argv)
         return print_completion(next);
     if (strcmp(word, "--node-run") == 0 && next) /* an engine's, not a person's */
         return tw_node_run(next);
-    if (strcmp(word, "--pictures") == 0) /* serve's */
+    if (strcmp(word, "--pictures") == 0) /* serve's, as the next */
         return tw_pictures(argc - 2, argv + 2);
+    if (strcmp(word, "--postmortem") == 0)
+        return tw_postmortem(argc - 2, argv + 2);
     if (word[0] == '-')
         return tw_bad_use(NULL, "expected a command, found \"%s\"", word);
     const struct tw_command *c = tw_command_find(word);

@@ -3,4 +3,6 @@
 #define TW_CMD_PICTURES_H
 /* The pictures of some runs as data, for `twinrun serve` (pictures.c). The exit code. */
 int tw_pictures(int argc, char **argv);
+/* A postmortem of two runs, likewise. */
+int tw_postmortem(int argc, char **argv);
 #endif

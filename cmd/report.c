@@ -86,7 +86,8 @@ static bool ask_ledger(const struct report_args *a, const char *home, const char
     struct twin_ledger *l = tw_ledger_open(home, a->ledger, NULL, NULL);
     if (!l)
         return false;
-    int rc = tw_incident_ask(l, command, runs, f, &err);
+    const char *const id[2] = {runs[0]->id, runs[1]->id};
+    int rc = tw_incident_ask(l, command, id, f, &err);
     twin_ledger_close(l);
     if (rc != 0)
         tw_trouble(&err, "report: the ledger cannot be read");

@@ -26,6 +26,7 @@ struct twin_incident_world {
 struct twin_incident_check {
     int64_t time_ns;
     const char *verb, *outcome, *first, *cause;
+    const char *id; /* by which one that is found twice is known; "" where all differ */
 };
 
 struct twin_incident {

@@ -3,12 +3,15 @@
  * (child.h). */
 #include "child.h"
 
+#include "json_load.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +19,7 @@ enum { ASKED_EVERY_MS = 200 };
 
 /* The program itself, by whatever name it was started. Nothing of our environment is its concern,
  * and its words would name folders. */
-static int start(char *const *argv, int to, pid_t *pid)
+static int start(char *const *argv, int from, int to, pid_t *pid)
 {
     static char *const nothing[] = {NULL};
     posix_spawn_file_actions_t files;
@@ -29,7 +32,7 @@ static int start(char *const *argv, int to, pid_t *pid)
         posix_spawn_file_actions_destroy(&files);
         return ENOMEM;
     }
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, from, 0);
     posix_spawn_file_actions_adddup2(&files, to, 1);
     posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
     posix_spawnattr_setsigmask(&attributes, &none);
@@ -38,6 +41,55 @@ static int start(char *const *argv, int to, pid_t *pid)
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return rc;
+}
+
+/* ---- a postmortem */
+
+/* Are these objects of words and numbers? */
+static bool is_table(const json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *row = json_array_get(list, i), *value;
+        const char *key;
+        if (!json_is_object(row))
+            return false;
+        json_object_foreach (row, key, value)
+            if (!json_is_string(value) && !json_is_integer(value) && !json_is_null(value))
+                return false;
+    }
+    return json_is_array(list);
+}
+
+json_t *serve_postmortem_read(const void *data, size_t bytes)
+{
+    const char *outcome, *markdown;
+    json_t *first, *world, *checks;
+    json_int_t all;
+    int known;
+    json_t *j = tw_json_load(data, bytes, JSON_REJECT_DUPLICATES, NULL);
+    if (j &&
+        json_unpack(j, "{s:s, s:o, s:b, s:o, s:o, s:I, s:s !}", "outcome", &outcome, "first_step",
+                    &first, "world_known", &known, "world", &world, "checks", &checks, "checks_all",
+                    &all, "markdown", &markdown) == 0 &&
+        (json_is_null(first) || json_is_integer(first)) && is_table(world) && is_table(checks))
+        return j;
+    json_decref(j);
+    return NULL;
+}
+
+/* ---- the process */
+
+/* A descriptor from which these bytes are read; -1: none can be had. */
+static int readable(const struct tw_buf *in)
+{
+    const int fd = in->len ? memfd_create("twinrun", MFD_CLOEXEC)
+                           : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || !in->len)
+        return fd;
+    if (tw_write_all(fd, in->data, in->len) == 0 && lseek(fd, 0, SEEK_SET) == 0)
+        return fd;
+    close(fd);
+    return -1;
 }
 
 /* Reads until the end. NULL: it came; else why no more is read. */
@@ -70,40 +122,42 @@ static const char *take(int fd, struct tw_buf *b, bool (*stop)(void *), void *us
     return why;
 }
 
-int serve_child_run(char *const *argv, bool (*stop)(void *), void *user, struct serve_field **out,
-                    const char **why)
+int serve_child_run(char *const *argv, const struct tw_buf *in, bool (*stop)(void *), void *user,
+                    struct tw_buf *out, const char **why)
 {
     int ends[2], status = 0;
     pid_t pid = 0;
-    struct tw_buf b = {0};
-    *out = NULL;
     *why = "no process can be started for it";
-    if (pipe2(ends, O_CLOEXEC) != 0)
+    const int from = readable(in);
+    if (from < 0 || pipe2(ends, O_CLOEXEC) != 0) {
+        if (from >= 0)
+            close(from);
         return 503;
-    const int rc = start(argv, ends[1], &pid);
+    }
+    const int rc = start(argv, from, ends[1], &pid);
+    close(from);
     close(ends[1]);
     if (rc != 0) {
         close(ends[0]);
         return 503;
     }
-    *why = take(ends[0], &b, stop, user);
+    *why = take(ends[0], out, stop, user);
     close(ends[0]);
     if (*why)
         kill(pid, SIGKILL);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    if (!*why && code == 0)
-        *out = serve_field_read(b.data, b.len);
-    tw_buf_free(&b);
-    if (*out)
-        return 200;
-    if (!*why && code == SERVE_CHILD_GONE)
+    if (*why)
+        return 503;
+    if (code == SERVE_CHILD_GONE)
+        *why = "the folder of a run is gone, or holds another run";
+    else if (code == SERVE_CHILD_CANNOT)
+        *why = "what these runs recorded cannot be compared; twinrun diff says why";
+    else if (code != 0)
+        *why = "the comparison reached a limit of memory or time, or was ended from outside; "
+               "twinrun diff has no limit";
+    if (code == SERVE_CHILD_GONE)
         return 410;
-    if (!*why)
-        *why = code == SERVE_CHILD_CANNOT
-                   ? "what these runs recorded cannot be compared; twinrun diff says why"
-                   : "the comparison reached a limit of memory or time; twinrun diff --html has "
-                     "none";
-    return 503;
+    return code == 0 ? 200 : 503;
 }

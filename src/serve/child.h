@@ -2,9 +2,9 @@
 #ifndef TW_SERVE_CHILD_H
 #define TW_SERVE_CHILD_H
 /*
- * The process that compares runs for the live page (cmd/pictures.c), and what it gives. It runs
- * beside the server, so that no run folder can harm it: what comes back is looked at before it is
- * used.
+ * The process that compares runs for the live page (cmd/pictures.c), and what it gives: the field
+ * of a comparison, or a postmortem. It runs beside the server, so that no run folder can harm it:
+ * what comes back is looked at before it is used.
  */
 #include "base.h"
 
@@ -15,7 +15,8 @@
 
 enum {
     SERVE_CHILD_RUNS = 24,
-    SERVE_CHILD_S = 45, /* most seconds of one comparison */
+    SERVE_CHILD_CHECKS = 100, /* most checks on record that a postmortem lists */
+    SERVE_CHILD_S = 45,       /* most seconds of one comparison */
     SERVE_CHILD_MAGIC = 0x31505754,
     SERVE_CHILD_BYTES = 128 << 20, /* most that it may give */
     /* exit codes */
@@ -40,11 +41,16 @@ struct serve_field {
 struct serve_field *serve_field_read(const void *data, size_t bytes);
 void serve_field_free(struct serve_field *f);
 
-/* argv: of the program, NULL-terminated. Waits until it ended; ends it when `stop` (asked about
- * five times a second) says so, after SERVE_CHILD_S, or at SERVE_CHILD_BYTES. Returns an HTTP
- * status: 200 with *out, 410 (a folder is gone), 503 with *why, static. */
-int serve_child_run(char *const *argv, bool (*stop)(void *), void *user, struct serve_field **out,
-                    const char **why);
+/* What a postmortem's child wrote: an object with the members of cmd/pictures.c. NULL: it is none,
+ * or no memory. */
+json_t *serve_postmortem_read(const void *data, size_t bytes);
+
+/* argv: of the program, NULL-terminated; in: what it finds on stdin. Waits until it ended; ends it
+ * when `stop` (asked about five times a second) says so, after SERVE_CHILD_S, or at
+ * SERVE_CHILD_BYTES. Returns an HTTP status: 200, and out has what it wrote, which may be nonsense;
+ * 410 (a folder is gone); 503 with *why, static. */
+int serve_child_run(char *const *argv, const struct tw_buf *in, bool (*stop)(void *), void *user,
+                    struct tw_buf *out, const char **why);
 
 /* What a client wants to see of it. */
 struct serve_view {

@@ -9,6 +9,7 @@
 #include "answer.h"
 
 #include "base.h"
+#include "incident_facts.h"
 
 #include "src/ledger/noted.h"
 
@@ -16,13 +17,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { RUNS = SERVE_OTHER_MOST + 1 };
+enum { RUNS = SERVE_OTHER_MOST + 1, CHECKS = 20000 };
 
 /* One run of a verdict. dir NULL: its folder is not there. */
 struct found {
     char id[33];
     enum twin_ledger_agreed agreed;
-    char *name, *dir;
+    char *name, *dir, *command;
     struct stat st; /* of its run.json */
     bool known;
     int place; /* among those that are compared; -1: none */
@@ -66,6 +67,8 @@ static int take_run(void *user, const struct twin_ledger_run *r,
     to->known = true;
     if (!to->name && !(to->name = tw_strdup(r->name)))
         return TWIN_ENOMEM;
+    if (!to->command && !(to->command = tw_strdup(r->command)))
+        return TWIN_ENOMEM;
     if (r->gone || to->dir || strcmp(r->home ? r->home : "", f->own) != 0 || !is_name(r->name))
         return 0;
     char *dir = tw_printf("%s/runs/%s", f->home, r->name);
@@ -102,6 +105,12 @@ static bool add_run(struct serve_pair *p, struct found *r, int place)
     return p->argv[3 + 2 * place] && p->argv[4 + 2 * place];
 }
 
+static void put_key(struct tw_buf *b, const struct found *r)
+{
+    tw_buf_printf(b, "%s %llu %lld %lld.%ld,", r->id, (unsigned long long)r->st.st_ino,
+                  (long long)r->st.st_size, (long long)r->st.st_mtim.tv_sec, r->st.st_mtim.tv_nsec);
+}
+
 /* The first run, then those that are there, the other one in any case. */
 static bool fill(struct serve_pair *p, struct finding *f)
 {
@@ -115,9 +124,7 @@ static bool fill(struct serve_pair *p, struct finding *f)
             continue;
         other = i == p->other ? places : other;
         ok = add_run(p, r, places++);
-        tw_buf_printf(&key, "%s %llu %lld %lld.%ld,", r->id, (unsigned long long)r->st.st_ino,
-                      (long long)r->st.st_size, (long long)r->st.st_mtim.tv_sec,
-                      r->st.st_mtim.tv_nsec);
+        put_key(&key, r);
     }
     tw_buf_printf(&key, "%d", other);
     p->key = tw_buf_steal(&key);
@@ -125,6 +132,49 @@ static bool fill(struct serve_pair *p, struct finding *f)
     p->argv[1] = tw_strdup("--pictures");
     p->argv[2] = tw_printf("%d", other);
     return ok && p->key && p->argv[0] && p->argv[1] && p->argv[2];
+}
+
+/* ---- for a postmortem: two runs, and what the ledger says of them */
+
+static bool fill_for_postmortem(struct serve_pair *p, struct finding *f)
+{
+    struct found *side[2] = {&f->run[0], &f->run[p->other]};
+    struct tw_buf key = {0};
+    bool ok = true;
+    tw_buf_puts(&key, "postmortem,");
+    for (int i = 0; ok && i < 2; i++) {
+        ok = add_run(p, side[i], i);
+        put_key(&key, side[i]);
+    }
+    const struct tw_hash128 facts = tw_hash_bytes(p->facts.data, p->facts.len, 0);
+    tw_buf_printf(&key, "%llx%llx", (unsigned long long)facts.a, (unsigned long long)facts.b);
+    p->key = tw_buf_steal(&key);
+    p->argv[0] = tw_strdup("twinrun");
+    p->argv[1] = tw_strdup("--postmortem");
+    p->argv[2] = tw_strdup(f->home);
+    return ok && p->key && p->argv[0] && p->argv[1] && p->argv[2];
+}
+
+/* Puts the checks on record into p->facts. An HTTP status as serve_pair_find. */
+static int ask_checks(struct twin_ledger *l, const struct finding *f, struct serve_pair *p,
+                      const char **why, struct twin_error *err)
+{
+    struct tw_incident_facts facts = {.most = CHECKS};
+    const char *const id[2] = {f->run[0].id, f->run[p->other].id};
+    const char *command = f->run[0].command ? f->run[0].command : "";
+    const int rc = tw_incident_ask(l, command, id, &facts, err);
+    if (rc == 0)
+        serve_put_json(tw_incident_checks_json(facts.check, facts.count), &p->facts);
+    tw_incident_facts_free(&facts);
+    *why = "no memory";
+    if (rc == TWIN_ELIMIT)
+        *why = "the ledger has more than 20,000 checks of this command; twinrun report "
+               "--postmortem has no limit";
+    if (rc == TWIN_ELIMIT)
+        return 503;
+    if (rc != 0)
+        return 0;
+    return p->facts.failed ? 500 : 200;
 }
 
 static json_t *runs_json(const struct finding *f)
@@ -171,7 +221,11 @@ static int look(struct twin_ledger *l, struct finding *f, const struct serve_que
                    : "the ledger does not know a run of this verdict";
         return 410;
     }
-    const bool whole = fill(p, f);
+    const bool postmortem = q->route == SERVE_POSTMORTEM;
+    const int asked = postmortem ? ask_checks(l, f, p, why, err) : 200;
+    if (asked != 200)
+        return asked;
+    const bool whole = postmortem ? fill_for_postmortem(p, f) : fill(p, f);
     p->runs = whole ? runs_json(f) : NULL;
     p->verdict = json_incref(f->verdict);
     return p->runs ? 200 : 500;
@@ -195,6 +249,7 @@ int serve_pair_find(struct twin_ledger *l, const struct tw_serve_options *o,
     for (size_t i = 0; f && i < f->count; i++) {
         tw_free(f->run[i].name);
         tw_free(f->run[i].dir);
+        tw_free(f->run[i].command);
     }
     if (f)
         json_decref(f->verdict);
@@ -216,5 +271,6 @@ void serve_pair_free(struct serve_pair *p)
     json_decref(p->verdict);
     json_decref(p->runs);
     tw_free(p->key);
+    tw_buf_free(&p->facts);
     tw_free(p);
 }

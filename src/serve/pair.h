@@ -17,8 +17,9 @@ struct serve_job;
 struct serve_pair {
     json_t *verdict, *runs;
     size_t other; /* place in the verdict's list, from 0 */
-    char *key;    /* of the runs as they lie there now */
+    char *key;    /* of the runs as they lie there now, and of what is asked about them */
     char *argv[4 + 2 * SERVE_CHILD_RUNS];
+    struct tw_buf facts; /* for a postmortem: the checks on record, as JSON */
 };
 /* An HTTP status: 200 with *out; 404, 409, 410 with why, static; 0: *err says what is wrong with
  * the ledger. */

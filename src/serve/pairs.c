@@ -20,8 +20,10 @@ enum { THREADS = 2, WAITING = 32, KEPT = 8, FAULT_S = 60 };
 
 /* A result, or why there is none. */
 struct kept {
-    char *key; /* NULL: free */
-    struct serve_field *field;
+    char *key;                 /* NULL: free */
+    struct serve_field *field; /* of a comparison */
+    json_t *report;            /* of a postmortem */
+    size_t bytes;              /* of memory, about */
     int status;
     const char *why; /* static */
     uint64_t used, until_ns;
@@ -48,6 +50,7 @@ static void forget(struct kept *k)
 {
     tw_free(k->key);
     serve_field_free(k->field);
+    json_decref(k->report);
     *k = (struct kept){.key = NULL};
 }
 
@@ -57,7 +60,7 @@ static struct kept *find(struct serve_pairs *p, const char *key)
         struct kept *k = &p->kept[i];
         if (!k->key || strcmp(k->key, key) != 0)
             continue;
-        if (!k->field && tw_monotonic_ns() > k->until_ns) {
+        if (k->status != 200 && tw_monotonic_ns() > k->until_ns) {
             forget(k);
             return NULL;
         }
@@ -75,7 +78,7 @@ static struct kept *room_for(struct serve_pairs *p, size_t bytes)
         size_t held = 0;
         for (size_t i = 0; i < KEPT; i++) {
             struct kept *k = &p->kept[i];
-            held += k->field ? k->field->bytes : 0;
+            held += k->bytes;
             if (!k->key)
                 empty = k;
             else if (!oldest || k->used < oldest->used)
@@ -87,25 +90,35 @@ static struct kept *room_for(struct serve_pairs *p, size_t bytes)
     }
 }
 
-static struct kept *keep(struct serve_pairs *p, const char *key, int status,
-                         struct serve_field *field, const char *why)
+/* Takes what `made` holds. NULL: no memory. */
+static struct kept *keep(struct serve_pairs *p, const char *key, struct kept *made)
 {
-    char *own = tw_strdup(key);
-    if (!own) {
-        serve_field_free(field);
+    made->key = tw_strdup(key);
+    if (!made->key) {
+        forget(made);
         return NULL;
     }
-    struct kept *k = room_for(p, field ? field->bytes : 0);
-    *k = (struct kept){.key = own,
-                       .field = field,
-                       .status = status,
-                       .why = why,
-                       .used = ++p->uses,
-                       .until_ns = tw_monotonic_ns() + (uint64_t)FAULT_S * 1000000000};
+    struct kept *k = room_for(p, made->bytes);
+    *k = *made;
+    k->used = ++p->uses;
+    k->until_ns = tw_monotonic_ns() + (uint64_t)FAULT_S * 1000000000;
     return k;
 }
 
 /* ---- an answer; with the lock, since a tree of JSON belongs to one thread at a time */
+
+/* The members of an object, and the end of that in which they stand. */
+static void put_members(json_t *object, struct tw_buf *b)
+{
+    struct tw_buf whole = {0};
+    serve_put_json(json_incref(object), &whole);
+    tw_buf_puts(b, ",");
+    if (whole.failed)
+        b->failed = whole.failed;
+    else
+        tw_buf_puts(b, whole.data + 1);
+    tw_buf_free(&whole);
+}
 
 static void show(const struct kept *k, struct serve_job *job)
 {
@@ -117,15 +130,21 @@ static void show(const struct kept *k, struct serve_job *job)
                                     .to = (uint32_t)q->to,
                                     .tensor = *q->tensor ? q->tensor : NULL};
     job->status = k ? k->status : 500;
-    if (!k || !k->field) {
+    if (!k || k->status != 200) {
         serve_error(k ? k->why : "no memory", &job->body);
         return;
     }
-    tw_buf_puts(&job->body, "{\"schema\":\"twinrun.compared/1\",\"verdict\":");
+    tw_buf_printf(&job->body, "{\"schema\":\"twinrun.%s/1\",\"verdict\":",
+                  k->report ? "postmortem" : "compared");
     serve_put_json(json_incref(pair->verdict), &job->body);
     tw_buf_puts(&job->body, ",\"runs\":");
     serve_put_json(json_incref(pair->runs), &job->body);
-    tw_buf_printf(&job->body, ",\"other\":%zu,\"compared\":", pair->other);
+    tw_buf_printf(&job->body, ",\"other\":%zu", pair->other);
+    if (k->report) {
+        put_members(k->report, &job->body);
+        return;
+    }
+    tw_buf_puts(&job->body, ",\"compared\":");
     serve_put_json(json_incref(k->field->head), &job->body);
     tw_buf_puts(&job->body, ",\"heatmap\":");
     serve_field_reduce(k->field, &view, &job->body);
@@ -151,6 +170,27 @@ static bool is_made(const struct serve_pairs *p, const char *key)
     return false;
 }
 
+/* Without the lock, and without a key. */
+static struct kept run_child(struct serve_pairs *p, const struct serve_job *job)
+{
+    struct tw_buf b = {0};
+    struct kept k = {.key = NULL};
+    k.status = serve_child_run(job->pair->argv, &job->pair->facts, is_over, p, &b, &k.why);
+    if (k.status == 200 && job->query.route == SERVE_POSTMORTEM) {
+        k.report = serve_postmortem_read(b.data, b.len);
+        k.bytes = 4 * b.len;
+    } else if (k.status == 200) {
+        k.field = serve_field_read(b.data, b.len);
+        k.bytes = k.field ? k.field->bytes : 0;
+    }
+    if (k.status == 200 && !k.field && !k.report) {
+        k.status = 503;
+        k.why = "the comparison ended without a result";
+    }
+    tw_buf_free(&b);
+    return k;
+}
+
 /* Compares, unless another thread does that already: then its result is waited for. Called and left
  * with the lock. NULL: no memory, or the end. */
 static struct kept *make(struct serve_pairs *p, struct serve_job *job)
@@ -165,15 +205,11 @@ static struct kept *make(struct serve_pairs *p, struct serve_job *job)
         me++;
     p->making[me] = job->pair->key;
     pthread_mutex_unlock(&p->lock);
-    struct serve_field *field = NULL;
-    const char *why = NULL;
-    const int status = serve_child_run(job->pair->argv, is_over, p, &field, &why);
-    if (status == 410)
-        why = "the folder of a run is gone, or holds another run";
+    struct kept made = run_child(p, job);
     pthread_mutex_lock(&p->lock);
     p->making[me] = NULL;
     pthread_cond_broadcast(&p->changed);
-    return keep(p, job->pair->key, status, field, why);
+    return keep(p, job->pair->key, &made);
 }
 
 static void *work(void *user)

@@ -45,6 +45,7 @@ static const struct {
     const char *path; /* one that ends in '/' has a name behind it */
     enum serve_route route;
     unsigned keys;
+    const char *behind; /* the name; NULL: nothing */
 } routes[] = {
     {"/", SERVE_PAGE, 0},
     {"/assets/", SERVE_ASSET, 0},
@@ -54,6 +55,7 @@ static const struct {
     {"/api/v1/runs", SERVE_RUNS, PAGED | BIT(OUTCOME)},
     {"/api/v1/runs/", SERVE_RUN, 0},
     {"/api/v1/verdicts", SERVE_VERDICTS, PAGED | BIT(OUTCOME) | BIT(VERB)},
+    {"/api/v1/verdicts/", SERVE_POSTMORTEM, BIT(OTHER), "/postmortem"},
     {"/api/v1/comparisons/", SERVE_COMPARISON, VIEWED},
     {"/api/v1/searches", SERVE_SEARCHES, PAGED | BIT(OUTCOME)},
     {"/api/v1/searches/", SERVE_SEARCH, 0},
@@ -260,6 +262,11 @@ static int read_parameters(const char *s, unsigned allowed, int64_t now_ns, stru
 
 /* ---- paths */
 
+bool serve_is_of_pair(enum serve_route r)
+{
+    return r == SERVE_COMPARISON || r == SERVE_POSTMORTEM;
+}
+
 bool serve_search_is_name(const char *s)
 {
     const size_t n = strlen(s);
@@ -277,7 +284,7 @@ static bool take_name(struct serve_query *q, const char *name, size_t n)
         return false;
     memcpy(q->name, name, n);
     q->name[n] = '\0';
-    if (q->route == SERVE_RUN || q->route == SERVE_COMPARISON)
+    if (q->route == SERVE_RUN || serve_is_of_pair(q->route))
         return tw_is_hex(q->name, 32);
     if (q->route == SERVE_SEARCH)
         return tw_is_hex(q->name, 32) || serve_search_is_name(q->name);
@@ -297,8 +304,12 @@ int serve_query_parse(const char *uri, int64_t now_ns, struct serve_query *q, ch
         const bool named = length > 1 && routes[i].path[length - 1] == '/';
         if (n < length || memcmp(uri, routes[i].path, length) != 0 || (!named && n != length))
             continue;
+        const char *behind = routes[i].behind ? routes[i].behind : "";
+        const size_t last = strlen(behind);
+        if (n - length < last || memcmp(uri + n - last, behind, last) != 0)
+            continue;
         q->route = routes[i].route;
-        if (named && !take_name(q, uri + length, n - length))
+        if (named && !take_name(q, uri + length, n - length - last))
             break;
         return uri[n] == '?' ? read_parameters(uri + n + 1, routes[i].keys, now_ns, q, why) : 200;
     }

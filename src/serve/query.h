@@ -22,6 +22,7 @@ enum serve_route {
     SERVE_RUN,
     SERVE_VERDICTS,
     SERVE_COMPARISON,
+    SERVE_POSTMORTEM,
     SERVE_SEARCHES,
     SERVE_SEARCH,
     SERVE_INDICATORS,
@@ -70,6 +71,8 @@ bool serve_wants_openmetrics(const char *accept);
  * its quotes? NULL: no such header. */
 bool serve_wants_gzip(const char *encodings);
 bool serve_has_tag(const char *tags, const char *tag);
+/* Does a query of this route need runs to be compared? */
+bool serve_is_of_pair(enum serve_route r);
 /* Is this the name of a search's journal, TIME-PID, and nothing that leads elsewhere? */
 bool serve_search_is_name(const char *s);
 /* Is this URI that of the live page's files, which hold nothing of the ledger? */

@@ -332,7 +332,7 @@ static bool answer_page(struct twin_ledger *l, struct serve_workers *w, struct s
                         struct twin_error *err)
 {
     const char *why = "";
-    job->status = job->query.route == SERVE_COMPARISON
+    job->status = serve_is_of_pair(job->query.route)
                       ? serve_pair_find(l, w->o, &job->query, &job->pair, &why, err)
                       : serve_search_answer(l, w->o->home, &job->query, &job->body, &why, err);
     if (job->status == 0 && err->code == 0)
@@ -358,7 +358,7 @@ static void answer_from(struct twin_ledger **l, struct serve_workers *w, struct 
     }
     rc = *l ? 0 : twin_ledger_open_to_read(w->o->home, w->o->ledger, l, &err);
     const bool opened = rc == 0;
-    const bool paged = job->query.route == SERVE_COMPARISON || job->query.route == SERVE_SEARCH;
+    const bool paged = serve_is_of_pair(job->query.route) || job->query.route == SERVE_SEARCH;
     if (rc == 0 && paged && answer_page(*l, w, job, &err))
         return;
     rc = rc == 0 && paged ? err.code : rc;

@@ -36,7 +36,7 @@ static void look_at(const struct serve_query *q, int status, const char *why)
     must(q->limit >= 1 && q->limit <= SERVE_LIMIT_MOST);
     must(q->since_ns >= 0 && q->before_ns >= 0);
     must(!*q->before_id || tw_is_hex(q->before_id, 32));
-    must((q->route != SERVE_RUN && q->route != SERVE_COMPARISON) || tw_is_hex(q->name, 32));
+    must((q->route != SERVE_RUN && !serve_is_of_pair(q->route)) || tw_is_hex(q->name, 32));
     must(q->route != SERVE_SEARCH || tw_is_hex(q->name, 32) || serve_search_is_name(q->name));
     must(q->rows >= 1 && q->rows <= SERVE_VIEW_MOST);
     must(q->columns >= 1 && q->columns <= SERVE_VIEW_MOST);

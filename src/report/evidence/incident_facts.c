@@ -13,66 +13,119 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For twin_ledger_comparisons; user is a struct tw_incident_facts. A check that is there already is
- * passed over. */
-static int add_check(void *user, const struct twin_ledger_comparison *c)
+static void free_check(struct twin_incident_check *k)
 {
-    struct tw_incident_facts *f = user;
-    for (size_t i = 0; i < f->count; i++)
-        if (strcmp(f->id[i], c->id) == 0)
-            return 0;
-    struct twin_incident_check *grown = tw_reallocarray(f->check, f->count + 1, sizeof *grown);
-    if (grown)
+    const char *texts[] = {k->verb, k->outcome, k->first, k->cause, k->id};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        tw_free((void *)(uintptr_t)texts[i]);
+}
+
+/* Copies the texts of `from`. */
+static int add_check(struct tw_incident_facts *f, const struct twin_incident_check *from)
+{
+    if (f->count == f->room) {
+        const size_t room = f->room ? 2 * f->room : 16;
+        struct twin_incident_check *grown = tw_reallocarray(f->check, room, sizeof *grown);
+        if (!grown)
+            return TWIN_ENOMEM;
         f->check = grown;
-    char **ids = tw_reallocarray(f->id, f->count + 1, sizeof *ids);
-    if (ids)
-        f->id = ids;
-    struct twin_incident_check k = {c->time_ns, tw_strdup(c->verb), tw_strdup(c->outcome),
-                                    tw_strdup(c->first), tw_strdup(c->cause)};
-    char *id = tw_strdup(c->id);
-    if (!grown || !ids || !k.verb || !k.outcome || !k.first || !k.cause || !id) {
-        tw_free((void *)(uintptr_t)k.verb);
-        tw_free((void *)(uintptr_t)k.outcome);
-        tw_free((void *)(uintptr_t)k.first);
-        tw_free((void *)(uintptr_t)k.cause);
-        tw_free(id);
+        f->room = room;
+    }
+    struct twin_incident_check k = {
+        from->time_ns,          tw_strdup(from->verb),  tw_strdup(from->outcome),
+        tw_strdup(from->first), tw_strdup(from->cause), tw_strdup(from->id)};
+    if (!k.verb || !k.outcome || !k.first || !k.cause || !k.id) {
+        free_check(&k);
         return TWIN_ENOMEM;
     }
-    f->check[f->count] = k;
-    f->id[f->count++] = id;
+    f->check[f->count++] = k;
     return 0;
 }
 
-/* Of qsort: the oldest first. */
+/* For twin_ledger_comparisons; user is a struct tw_incident_facts. */
+static int take_check(void *user, const struct twin_ledger_comparison *c)
+{
+    struct tw_incident_facts *f = user;
+    if (f->most && f->count >= f->most)
+        return TWIN_ELIMIT;
+    return add_check(f, &(struct twin_incident_check){c->time_ns, c->verb, c->outcome, c->first,
+                                                      c->cause, c->id});
+}
+
+/* Of qsort: the oldest first, the same one side by side. */
 static int by_time(const void *x, const void *y)
 {
     const struct twin_incident_check *a = x, *b = y;
-    return a->time_ns < b->time_ns ? -1 : a->time_ns > b->time_ns;
+    if (a->time_ns != b->time_ns)
+        return a->time_ns < b->time_ns ? -1 : 1;
+    return strcmp(a->id, b->id);
 }
 
-/* The same check may be found by the command and by either run; add_check() keeps it once. */
-int tw_incident_ask(struct twin_ledger *l, const char *command, struct twin_run *const runs[2],
-                    struct tw_incident_facts *f, struct twin_error *err)
+/* The same check may be found by the command and by either run; it is kept once. */
+static void keep_each_once(struct tw_incident_facts *f)
 {
-    int rc = twin_ledger_comparisons(l, NULL, command, add_check, f, err);
-    for (int i = 0; rc == 0 && i < 2; i++)
-        rc = twin_ledger_comparisons(l, runs[i]->id, NULL, add_check, f, err);
+    size_t kept = 0;
     if (f->count)
         qsort(f->check, f->count, sizeof *f->check, by_time);
+    for (size_t i = 0; i < f->count; i++) {
+        if (kept && strcmp(f->check[kept - 1].id, f->check[i].id) == 0)
+            free_check(&f->check[i]);
+        else
+            f->check[kept++] = f->check[i];
+    }
+    f->count = kept;
+}
+
+int tw_incident_ask(struct twin_ledger *l, const char *command, const char *const run_id[2],
+                    struct tw_incident_facts *f, struct twin_error *err)
+{
+    int rc = twin_ledger_comparisons(l, NULL, command, take_check, f, err);
+    for (int i = 0; rc == 0 && i < 2; i++)
+        rc = twin_ledger_comparisons(l, run_id[i], NULL, take_check, f, err);
+    keep_each_once(f);
     return rc;
 }
 
 void tw_incident_facts_free(struct tw_incident_facts *f)
 {
-    for (size_t i = 0; i < f->count; i++) {
-        tw_free((void *)(uintptr_t)f->check[i].verb);
-        tw_free((void *)(uintptr_t)f->check[i].outcome);
-        tw_free((void *)(uintptr_t)f->check[i].first);
-        tw_free((void *)(uintptr_t)f->check[i].cause);
-        tw_free(f->id[i]);
-    }
+    for (size_t i = 0; i < f->count; i++)
+        free_check(&f->check[i]);
     tw_free(f->check);
-    tw_free(f->id);
+}
+
+json_t *tw_incident_checks_json(const struct twin_incident_check *check, size_t count)
+{
+    json_t *list = json_array();
+    bool whole = list != NULL;
+    for (size_t i = 0; whole && i < count; i++)
+        whole = json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o, s:o}", "time_ns",
+                                                      (json_int_t)check[i].time_ns, "verb",
+                                                      tw_json_text(check[i].verb), "outcome",
+                                                      tw_json_text(check[i].outcome), "first",
+                                                      tw_json_text(check[i].first), "cause",
+                                                      tw_json_text(check[i].cause))) == 0;
+    if (whole)
+        return list;
+    json_decref(list);
+    return NULL;
+}
+
+int tw_incident_checks_read(const json_t *list, struct tw_incident_facts *f)
+{
+    int rc = json_is_array(list) ? 0 : TWIN_EINVAL;
+    for (size_t i = 0; rc == 0 && i < json_array_size(list); i++) {
+        const json_t *j = json_array_get(list, i);
+        const struct twin_incident_check k = {
+            json_integer_value(json_object_get(j, "time_ns")),
+            json_string_value(json_object_get(j, "verb")),
+            json_string_value(json_object_get(j, "outcome")),
+            json_string_value(json_object_get(j, "first")),
+            json_string_value(json_object_get(j, "cause")),
+            "",
+        };
+        rc = k.verb && k.outcome && k.first && k.cause ? add_check(f, &k) : TWIN_EINVAL;
+    }
+    return rc;
 }
 
 char *tw_incident_code(const json_t *p)
@@ -209,14 +262,8 @@ void tw_incident_close(struct tw_incident_case *c)
 
 json_t *tw_incident_json(const struct twin_incident *x, const char *markdown)
 {
-    json_t *checks = json_array(), *world = json_array(), *runs = json_array();
-    for (size_t i = 0; i < x->check_count; i++)
-        json_array_append_new(checks, json_pack("{s:I, s:o, s:o, s:o, s:o}", "time_ns",
-                                                (json_int_t)x->check[i].time_ns, "verb",
-                                                tw_json_text(x->check[i].verb), "outcome",
-                                                tw_json_text(x->check[i].outcome), "first",
-                                                tw_json_text(x->check[i].first), "cause",
-                                                tw_json_text(x->check[i].cause)));
+    json_t *checks = tw_incident_checks_json(x->check, x->check_count);
+    json_t *world = json_array(), *runs = json_array();
     for (size_t i = 0; i < x->world_count; i++)
         json_array_append_new(
             world, json_pack("{s:s, s:s, s:o, s:o, s:o}", "power", x->world[i].power, "group",

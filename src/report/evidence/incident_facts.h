@@ -15,12 +15,12 @@
 /* Checks on record, each once. Zeroed; tw_incident_facts_free. */
 struct tw_incident_facts {
     struct twin_incident_check *check;
-    char **id; /* of each check, until they are put in order */
-    size_t count;
+    size_t count, room;
+    size_t most; /* more are TWIN_ELIMIT; 0: any number */
 };
-/* Adds those of the command and of both runs, the oldest first. TWIN_EIO, TWIN_ENOMEM: what was
- * read until then stays. */
-int tw_incident_ask(struct twin_ledger *l, const char *command, struct twin_run *const runs[2],
+/* Adds those of the command and of both runs (by id), the oldest first. TWIN_EIO, TWIN_ENOMEM,
+ * TWIN_ELIMIT: what was read until then stays. */
+int tw_incident_ask(struct twin_ledger *l, const char *command, const char *const run_id[2],
                     struct tw_incident_facts *f, struct twin_error *err);
 void tw_incident_facts_free(struct tw_incident_facts *f);
 
@@ -51,6 +51,10 @@ void tw_incident_open(struct tw_incident_case *c, struct twin_run *const runs[2]
 void tw_incident_gather(struct tw_incident_case *c, const struct twin_verdict *v, const char *home,
                         const struct tw_front *front);
 void tw_incident_close(struct tw_incident_case *c);
+/* Checks as an array, for another process. NULL: no memory. And out of one, added to f:
+ * TWIN_EINVAL: it is none. */
+json_t *tw_incident_checks_json(const struct twin_incident_check *check, size_t count);
+int tw_incident_checks_read(const json_t *list, struct tw_incident_facts *f);
 /* The same as one object, with the document in it. The caller's; NULL: no memory. */
 json_t *tw_incident_json(const struct twin_incident *x, const char *markdown);
 
