@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes the traces of one run of many ranks, sparsely: one record a step. bench/many_ranks.py puts
- * run folders around them and measures `twinrun diff`.
+ * run folders around them and measures `twinrun diff`; bench/serve_page.py wants many tensors.
  *
- *   many_ranks FOLDER RANKS STEPS [RANK STEP]     RANK, STEP: where the digest is another one */
+ *   many_ranks FOLDER RANKS STEPS [RANK STEP [TENSORS]]     RANK, STEP: where the digest is another
+ *     one; of the tensors the upper half */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static void stop(const char *what)
 }
 
 static void write_rank(const char *folder, unsigned rank, unsigned ranks, unsigned steps,
-                       unsigned other_from)
+                       unsigned other_from, unsigned tensors)
 {
     char path[4096];
     struct twin_error err = TWIN_ERROR_INIT;
@@ -29,16 +30,28 @@ static void write_rank(const char *folder, unsigned rank, unsigned ranks, unsign
                                     .lossless = true};
     if (twin_writer_open(&o, &w, &err) != 0)
         stop(err.message);
-    const struct twin_series s = {.phase = TWIN_PHASE_FORWARD,
-                                  .kind = TWIN_KIND_LOSS,
-                                  .name = twin_writer_string(w, "loss", 4)};
-    const uint32_t id = twin_writer_series(w, &s);
+    uint32_t *id = calloc(tensors, sizeof *id);
+    if (!id)
+        stop("no memory");
+    for (unsigned i = 0; i < tensors; i++) {
+        char name[32];
+        const int n = snprintf(name, sizeof name, tensors > 1 ? "layer%u" : "loss", i);
+        const struct twin_series s = {.phase = TWIN_PHASE_FORWARD,
+                                      .kind = TWIN_KIND_LOSS,
+                                      .name = twin_writer_string(w, name, (size_t)n)};
+        id[i] = twin_writer_series(w, &s);
+    }
     for (unsigned step = 0; step < steps; step++) {
-        const uint64_t value = tw_mix64((uint64_t)rank << 32 ^ step) + (step >= other_from);
-        const struct twin_observation seen = {.series = id, .digest = {value, step}};
-        twin_writer_record(w, &seen);
+        const uint64_t value = tw_mix64((uint64_t)rank << 32 ^ step);
+        for (unsigned i = 0; i < tensors; i++) {
+            const bool other = step >= other_from && i >= tensors / 2;
+            const struct twin_observation seen = {.series = id[i],
+                                                  .digest = {value + other, step + i}};
+            twin_writer_record(w, &seen);
+        }
         twin_writer_step_end(w);
     }
+    free(id);
     twin_writer_close(w);
     const int failed = twin_writer_counts(w).failed_errno;
     tw_writer_free(w);
@@ -48,12 +61,13 @@ static void write_rank(const char *folder, unsigned rank, unsigned ranks, unsign
 
 int main(int argc, char **argv)
 {
-    if (argc != 4 && argc != 6)
-        stop("expected FOLDER RANKS STEPS [RANK STEP]");
+    if (argc != 4 && argc != 6 && argc != 7)
+        stop("expected FOLDER RANKS STEPS [RANK STEP [TENSORS]]");
     const unsigned ranks = (unsigned)atoi(argv[2]), steps = (unsigned)atoi(argv[3]);
+    const unsigned tensors = argc == 7 && atoi(argv[6]) > 0 ? (unsigned)atoi(argv[6]) : 1;
     for (unsigned rank = 0; rank < ranks; rank++) {
-        const bool other = argc == 6 && rank == (unsigned)atoi(argv[4]);
-        write_rank(argv[1], rank, ranks, steps, other ? (unsigned)atoi(argv[5]) : steps);
+        const bool other = argc >= 6 && rank == (unsigned)atoi(argv[4]);
+        write_rank(argv[1], rank, ranks, steps, other ? (unsigned)atoi(argv[5]) : steps, tensors);
     }
     return 0;
 }
