@@ -20,7 +20,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LOG_BYTES = 16 << 20, TEXT_BYTES = 32768, TESTS = 1000, LOOKED = 50, NAMES = 4096 };
+enum {
+    LOG_BYTES = 16 << 20,
+    TEXT_BYTES = 32768,
+    TESTS = 1000,
+    HYPOTHESES = 1000,
+    LOOKED = 50,
+    NAMES = 4096
+};
 
 /* ---- files of a journal */
 
@@ -89,6 +96,7 @@ struct timeline {
     const json_t *factors; /* texts; borrowed */
     json_t *tests;
     json_t *hypotheses;
+    json_t *found; /* the same by what they are, since a journal may have many */
     size_t all, parted, unread;
     json_t *last; /* borrowed from tests, or its own */
 };
@@ -151,21 +159,25 @@ static void count_up(json_t *h, const char *key, bool yes)
 static void add_to_hypothesis(struct timeline *t, const json_t *line, json_t *test)
 {
     json_t *pinned = json_object_get(test, "pinned"), *purpose = json_object_get(test, "purpose");
-    json_t *h = NULL;
-    for (size_t i = json_array_size(t->hypotheses); !h && i > 0; i--) {
-        json_t *x = json_array_get(t->hypotheses, i - 1);
-        if (json_equal(json_object_get(x, "purpose"), purpose) &&
-            json_equal(json_object_get(x, "pinned"), pinned))
-            h = x;
-    }
-    if (!h) {
+    struct tw_buf key = {0};
+    tw_buf_printf(&key, "%s ", json_string_value(purpose));
+    if (json_is_array(pinned))
+        serve_put_json(json_incref(pinned), &key);
+    if (key.failed)
+        return;
+    json_t *h = json_object_get(t->found, key.data);
+    if (!h && json_array_size(t->hypotheses) < HYPOTHESES) {
         h = json_pack("{s:O,s:O,s:o,s:i,s:i,s:i,s:O,s:O}", "purpose", purpose, "pinned", pinned,
                       "free", set_json(json_object_get(line, "pinned"), t->factors, false), "tests",
                       0, "parted", 0, "failed", 0, "first", json_object_get(test, "number"), "last",
                       json_object_get(test, "number"));
-        if (!h || json_array_append_new(t->hypotheses, h) != 0)
-            return;
+        json_object_set(t->found, key.data, h);
+        if (h && json_array_append_new(t->hypotheses, h) != 0)
+            h = NULL;
     }
+    tw_buf_free(&key);
+    if (!h)
+        return;
     const char *ended = json_string_value(json_object_get(test, "ended"));
     count_up(h, "tests", true);
     count_up(h, "parted", json_is_true(json_object_get(test, "parted")));
@@ -262,7 +274,8 @@ static json_t *search_json(const char *home, const char *name)
     char *shown = plan ? tw_printable_lines(plan, false) : NULL;
     struct timeline t = {.factors = json_object_get(what, "factors"),
                          .tests = json_array(),
-                         .hypotheses = json_array()};
+                         .hypotheses = json_array(),
+                         .found = json_object()};
     read_tests(&t, data ? data : "", bytes, true);
     json_t *j = json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:I,s:o,s:o,s:o,s:o,s:o}", "id", name, "state",
                           state_of(home, name), "command", command_json(what), "arms",
@@ -272,6 +285,7 @@ static json_t *search_json(const char *home, const char *name)
                           json_integer((json_int_t)(data ? time_ns(&log) : time_ns(&made))),
                           "tests_all", tw_json_count(t.all), "unread", tw_json_count(t.unread),
                           "tests", t.tests, "hypotheses", t.hypotheses);
+    json_decref(t.found);
     json_decref(t.last);
     json_decref(what);
     tw_free(shown);

@@ -133,6 +133,38 @@ def test_journals_that_are_damaged(made, tmp_path):
         assert s.get(path + "?limit=1").status == 400
 
 
+def test_a_journal_of_hostile_words(made, tmp_path):
+    """Names are text; a line of a megabyte and a hypothesis for every test are bounded."""
+    shutil.copytree(made, tmp_path / "home")
+    home = tmp_path / "home"
+    what, line = json.loads((journal(home) / "search.json").read_text()), lines_of(made)[0]
+    evil = '<img src=x onerror="alert(1)">\n\x1b[31m\u202e' + "z" * (1 << 15)
+    count = len(what["factors"])
+    what["factors"][0] = "<script>alert(1)</script>\x1b[2J"
+    what["argv"] = ["job", "<b>", evil[:5000]]
+    (journal(home) / "search.json").write_text(json.dumps(what))
+    (journal(home) / "plan.txt").write_text(evil)
+    tests = [
+        {**line, "number": i + 1, "pinned": ["%016x" % (i % (1 << min(count, 12)))]}
+        for i in range(3000)
+    ]
+    with open(journal(home) / "log.jsonl", "w") as f:
+        f.write(json.dumps({**line, "number": 1, "purpose": evil * 32}) + "\n")
+        f.write('"' + "y" * (1 << 20) + '"\n')
+        f.writelines(json.dumps(t) + "\n" for t in tests)
+    with serving(home) as s:
+        answer = s.get("/api/v1/searches/" + journal(home).name)
+        search = checked(s, "/api/v1/searches/" + journal(home).name)["search"]
+        assert b"\x1b" not in answer.body and b"\\u001b" not in answer.body
+        assert b"\\u202e" not in answer.body and answer.headers["X-Content-Type-Options"]
+        assert answer.headers["Content-Type"] == "application/json"
+        assert search["unread"] <= 2 and search["tests_all"] + search["unread"] == 3002
+        assert len(search["tests"]) == 1000 and len(search["hypotheses"]) == 1000
+        assert search["hypotheses"][5]["tests"] == 1
+        assert all(len(f) < 5000 for f in search["factors"]) and len(search["plan"]) < 200000
+        assert s.get("/healthz").status == 200
+
+
 def test_events_of_a_search_that_goes_on(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
