@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -123,9 +124,10 @@ static const char *take(int fd, struct tw_buf *b, bool (*stop)(void *), void *us
 }
 
 int serve_child_run(char *const *argv, const struct tw_buf *in, bool (*stop)(void *), void *user,
-                    struct tw_buf *out, const char **why)
+                    struct tw_buf *out, const char **why, char ended[40])
 {
     int ends[2], status = 0;
+    ended[0] = '\0';
     pid_t pid = 0;
     *why = "no process can be started for it";
     const int from = readable(in);
@@ -150,13 +152,17 @@ int serve_child_run(char *const *argv, const struct tw_buf *in, bool (*stop)(voi
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (*why)
         return 503;
+    if (code < 0)
+        snprintf(ended, 40, "ended by signal %d", WTERMSIG(status));
+    else if (code != 0)
+        snprintf(ended, 40, "ended with code %d", code);
     if (code == SERVE_CHILD_GONE)
         *why = "the folder of a run is gone, or holds another run";
     else if (code == SERVE_CHILD_CANNOT)
         *why = "what these runs recorded cannot be compared; twinrun diff says why";
     else if (code != 0)
-        *why = "the comparison reached a limit of memory or time, or was ended from outside; "
-               "twinrun diff has no limit";
+        *why = "the comparison reached a limit of memory or time, or was ended from outside; try "
+               "again in a minute, or twinrun diff, which has no limit";
     if (code == SERVE_CHILD_GONE)
         return 410;
     return code == 0 ? 200 : 503;

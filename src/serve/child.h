@@ -48,9 +48,9 @@ json_t *serve_postmortem_read(const void *data, size_t bytes);
 /* argv: of the program, NULL-terminated; in: what it finds on stdin. Waits until it ended; ends it
  * when `stop` (asked about five times a second) says so, after SERVE_CHILD_S, or at
  * SERVE_CHILD_BYTES. Returns an HTTP status: 200, and out has what it wrote, which may be nonsense;
- * 410 (a folder is gone); 503 with *why, static. */
+ * 410 (a folder is gone) or 503 with *why, static, and how it ended, "" where it did not. */
 int serve_child_run(char *const *argv, const struct tw_buf *in, bool (*stop)(void *), void *user,
-                    struct tw_buf *out, const char **why);
+                    struct tw_buf *out, const char **why, char ended[40]);
 
 /* What a client wants to see of it. */
 struct serve_view {

@@ -56,6 +56,7 @@ enum serve_fault {
     SERVE_FAULT_BAD,
     SERVE_FAULT_FULL,
     SERVE_FAULT_SLOW,
+    SERVE_FAULT_COMPARISON,
     SERVE_FAULTS
 };
 

@@ -171,11 +171,12 @@ static bool is_made(const struct serve_pairs *p, const char *key)
 }
 
 /* Without the lock, and without a key. */
-static struct kept run_child(struct serve_pairs *p, const struct serve_job *job)
+static struct kept run_child(struct serve_pairs *p, struct serve_job *job)
 {
+    char ended[40];
     struct tw_buf b = {0};
     struct kept k = {.key = NULL};
-    k.status = serve_child_run(job->pair->argv, &job->pair->facts, is_over, p, &b, &k.why);
+    k.status = serve_child_run(job->pair->argv, &job->pair->facts, is_over, p, &b, &k.why, ended);
     if (k.status == 200 && job->query.route == SERVE_POSTMORTEM) {
         k.report = serve_postmortem_read(b.data, b.len);
         k.bytes = 4 * b.len;
@@ -188,6 +189,8 @@ static struct kept run_child(struct serve_pairs *p, const struct serve_job *job)
         k.why = "the comparison ended without a result";
     }
     tw_buf_free(&b);
+    if (k.status != 200)
+        serve_job_say(job, k.why, ended);
     return k;
 }
 

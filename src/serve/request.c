@@ -258,10 +258,11 @@ static void ask(struct server *s, struct evhttp_request *req, const struct serve
 void serve_send_jobs(struct server *s, struct serve_job *jobs)
 {
     const struct timeval wait = {SERVE_IDLE_S, 0};
-    (void)s;
     while (jobs) {
         struct serve_job *next = jobs->next;
         struct pending *p = jobs->who;
+        if (jobs->said[0])
+            serve_fault(s, SERVE_FAULT_COMPARISON, "%s", jobs->said);
         if (p->conn) {
             evhttp_connection_set_closecb(p->conn, NULL, NULL);
             bufferevent_set_timeouts(evhttp_connection_get_bufferevent(p->conn), &wait, &wait);

@@ -339,6 +339,8 @@ static bool answer_page(struct twin_ledger *l, struct serve_workers *w, struct s
         err->code = TWIN_EIO;
     if (job->status == 0 || job->status == 200)
         return job->status != 0;
+    if (job->status == 410)
+        serve_job_say(job, why, "");
     tw_buf_free(&job->body);
     job->body = (struct tw_buf){0};
     serve_error(job->status == 500 ? "no memory" : why, &job->body);
@@ -449,6 +451,12 @@ bool serve_workers_ask(struct serve_workers *w, struct serve_job *job)
 }
 
 /* ---- start and end */
+
+void serve_job_say(struct serve_job *j, const char *why, const char *how)
+{
+    snprintf(j->said, sizeof j->said, "the runs of verdict %s were not compared: %s%s%s%s",
+             j->query.name, why, *how ? " (" : "", how, *how ? ")" : "");
+}
 
 void serve_job_free(struct serve_job *j)
 {

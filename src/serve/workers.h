@@ -21,6 +21,7 @@ struct serve_job {
     void *who;
     int status;
     struct tw_buf body;
+    char said[400]; /* for the log: why runs could not be compared; "" */
     struct serve_job *next;
 };
 /* What is new. text: an event without its id; NULL: more is new than can be listed. */
@@ -29,6 +30,8 @@ struct serve_news {
     struct serve_news *next;
 };
 
+/* Fills in `said`; how: more of it, or "". */
+void serve_job_say(struct serve_job *j, const char *why, const char *how);
 void serve_job_free(struct serve_job *j); /* not what `who` is */
 
 struct serve_workers;

@@ -5,9 +5,11 @@ show is known from the job: which tensors it has, and from which step on they ar
 
 import base64
 import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import struct
 import subprocess
@@ -15,7 +17,7 @@ import time
 
 import jsonschema
 import pytest
-from serve_helper import BUILD, TWINRUN, serving
+from serve_helper import BUILD, PATIENCE, TWINRUN, serving, until
 
 JOB = os.path.join(BUILD, "tests", "cli", "job")
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
@@ -225,3 +227,102 @@ def test_many_ask_at_once(made):
         for task in os.listdir(f"/proc/{s.process.pid}/task"):
             with open(f"/proc/{s.process.pid}/task/{task}/children") as f:
                 assert f.read() == ""
+
+
+def children(s):
+    found = []
+    for task in os.listdir(f"/proc/{s.process.pid}/task"):
+        with contextlib.suppress(FileNotFoundError):
+            with open(f"/proc/{s.process.pid}/task/{task}/children") as f:
+                found += map(int, f.read().split())
+    return found
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rsplit(")", 1)[1].split()[0]
+
+
+@contextlib.contextmanager
+def stopped_while_comparing(s, path, run):
+    """Asks, and stops the process that compares before it is done: its pid, and what will be
+    answered. Its end may come first; then the run is another one (by its date), and it is tried
+    again.
+    """
+    end = time.monotonic() + PATIENCE
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        while True:
+            assert time.monotonic() < end, "no process was met"
+            (run / "run.json").touch()
+            asked = pool.submit(s.get, path)
+            while not (found := children(s)) and not asked.done():
+                pass
+            with contextlib.suppress(IndexError, ProcessLookupError, FileNotFoundError):
+                os.kill(found[0], signal.SIGSTOP)
+                while (state := state_of(found[0])) not in "TZ":
+                    pass
+                if state == "T":
+                    break
+            asked.result()
+        try:
+            yield found[0], asked
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(found[0], signal.SIGCONT)
+
+
+def test_a_comparison_that_is_ended_from_outside(made, tmp_path):
+    home = copy_of(made, tmp_path)
+    with serving(home) as s:
+        path = "/api/v1/comparisons/" + verdict_id(s)
+        run = folders(s, home)[2]
+        with stopped_while_comparing(s, path, run) as (pid, asked):
+            os.kill(pid, signal.SIGKILL)
+            answer = asked.result(PATIENCE)
+        assert answer.status == 503 and "ended from outside" in answer.json["error"]
+        s.said("were not compared: the comparison reached a limit")
+        s.said("(ended by signal 9)")
+        assert str(tmp_path) not in s.log.split("listening")[1]
+        # remembered for a minute: who asks again costs nothing; another state of the runs is asked
+        assert s.get(path).status == 503 and children(s) == []
+        (run / "run.json").touch()
+        assert checked(s, path)["compared"]["verdict"]["outcome"] == "differ"
+
+
+def test_the_ledger_goes_while_runs_are_compared(made, tmp_path):
+    home = copy_of(made, tmp_path)
+    with serving(home) as s:
+        path = "/api/v1/comparisons/" + verdict_id(s)
+        before = s.get("/api/v1/verdicts").json
+        with stopped_while_comparing(s, path, folders(s, home)[2]) as (pid, asked):
+            os.rename(home / "ledger.db", tmp_path / "away")
+            assert until(lambda: s.get("/healthz").status == 503)
+            s.said("the ledger cannot be read")
+            assert s.get(path).status == 503 and s.get("/api/v1/verdicts").status == 503
+            os.kill(pid, signal.SIGCONT)
+            # what was asked before is answered: it needs the ledger no more
+            assert asked.result(PATIENCE).status == 200
+            os.rename(tmp_path / "away", home / "ledger.db")
+            assert until(lambda: s.get("/healthz").status == 200)
+        s.said("the ledger can be read again")
+        assert s.get("/api/v1/verdicts").json == before
+        assert checked(s, path)["verdict"] == before["verdicts"][0]
+
+
+def test_a_folder_that_goes_while_it_is_compared(made, tmp_path):
+    home = copy_of(made, tmp_path)
+    with serving(home) as s:
+        path = "/api/v1/comparisons/" + verdict_id(s)
+        run = folders(s, home)[2]
+        with stopped_while_comparing(s, path, run) as (pid, asked):
+            for trace in (run / "ranks").glob("*.twt"):
+                os.truncate(trace, 0)  # what is mapped ends there
+            shutil.rmtree(run)
+            os.kill(pid, signal.SIGCONT)
+            # it had read all, or something of it, or nothing
+            assert asked.result(PATIENCE).status in (200, 410, 503)
+        gone = s.get(path)
+        assert gone.status == 410 and "gone" in gone.json["error"]
+        s.said("the folder of a run is gone")
+        assert s.get(path + "?other=1").status == 200  # the others are still there
+        assert s.get("/healthz").status == 200
