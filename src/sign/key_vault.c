@@ -3,10 +3,11 @@
  * (https://developer.hashicorp.com/vault/api-docs/secret/transit): the server signs, the key never
  * leaves it. */
 #include "internal.h"
-#include "http.h"
 
 #include "base.h"
 #include "json_load.h"
+
+#include "src/net/http.h"
 
 #include <jansson.h>
 #include <openssl/bio.h>
@@ -172,7 +173,14 @@ static int ask_vault(const struct vault *v, const char *url, const char *body, j
     const char *const headers[] = {v->token, "X-Vault-Request: true",
                                    "Content-Type: application/json", in, NULL};
     const struct tw_http_request q = {
-        url, body, headers, getenv("VAULT_CACERT"), getenv("VAULT_CAPATH"), timeout_of()};
+        .url = url,
+        .body = body,
+        .headers = headers,
+        .ca_file = getenv("VAULT_CACERT"),
+        .ca_folder = getenv("VAULT_CAPATH"),
+        .timeout_s = timeout_of(),
+        .server = "a Vault",
+    };
     size_t n = 0;
     long status = 0;
     int rc = tw_http(&q, &status, &text, &n, err);

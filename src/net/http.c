@@ -27,7 +27,7 @@ struct curl {
 
 /* Loads libcurl and fills f. The library stays loaded: it is asked once or twice in a process, and
  * unloading it is not safe once it has started. */
-static int load_curl(struct curl *f, struct twin_error *err)
+static int load_curl(struct curl *f, const char *server, struct twin_error *err)
 {
     const struct {
         const char *name;
@@ -43,9 +43,9 @@ static int load_curl(struct curl *f, struct twin_error *err)
     if (!library)
         library = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return twin_error_set(
-            err, TWIN_EUNSUPPORTED,
-            "a Vault is reached by libcurl, which is not there (Debian: libcurl4)");
+        return twin_error_set(err, TWIN_EUNSUPPORTED,
+                              "%s is reached by libcurl, which is not there (Debian: libcurl4)",
+                              server);
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         void *symbol = dlsym(library, wanted[i].name);
         if (!symbol)
@@ -64,6 +64,15 @@ static int load_curl(struct curl *f, struct twin_error *err)
 static size_t take_answer(char *data, size_t size, size_t count, void *user)
 {
     return tw_buf_append(user, data, size * count) == 0 ? size * count : 0;
+}
+
+/* libcurl's callback while it waits: anything but 0 ends the transfer. */
+static int ask_to_stop(void *user, curl_off_t to_get, curl_off_t got, curl_off_t to_put,
+                       curl_off_t put)
+{
+    const struct tw_http_request *q = user;
+    (void)to_get, (void)got, (void)to_put, (void)put;
+    return q->stop(q->user);
 }
 
 /* Sets what a request needs and makes it. why gets libcurl's own words on a failure. */
@@ -90,6 +99,11 @@ static CURLcode perform_request(const struct curl *f, CURL *c, const struct tw_h
         f->setopt(c, CURLOPT_POSTFIELDSIZE, (long)strlen(q->body));
         f->setopt(c, CURLOPT_POSTFIELDS, q->body);
     }
+    if (q->stop) {
+        f->setopt(c, CURLOPT_NOPROGRESS, 0L);
+        f->setopt(c, CURLOPT_XFERINFOFUNCTION, ask_to_stop);
+        f->setopt(c, CURLOPT_XFERINFODATA, (void *)q);
+    }
     return f->perform(c);
 }
 
@@ -100,7 +114,7 @@ int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t
     struct curl_slist *headers = NULL;
     struct tw_buf b = {.cap = ANSWER_MAX};
     char why[CURL_ERROR_SIZE] = "";
-    int rc = load_curl(&f, err);
+    int rc = load_curl(&f, q->server, err);
     if (rc != 0)
         return rc;
     CURL *c = f.init();
@@ -136,14 +150,25 @@ int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t
         f.cleanup(c);
     return rc;
 }
+
+int tw_http_ready(const char *server, struct twin_error *err)
+{
+    struct curl f;
+    return load_curl(&f, server, err);
+}
 #else
 int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t *bytes,
             struct twin_error *err)
 {
     (void)status, (void)answer, (void)bytes;
+    return tw_http_ready(q->server, err);
+}
+
+int tw_http_ready(const char *server, struct twin_error *err)
+{
     return twin_error_set(err, TWIN_EUNSUPPORTED,
-                          "%s: this twinrun was built without libcurl (Debian: "
-                          "libcurl4-openssl-dev), by which a Vault is reached",
-                          q->url);
+                          "this twinrun was built without libcurl (Debian: libcurl4-openssl-dev), "
+                          "by which %s is reached",
+                          server);
 }
 #endif
