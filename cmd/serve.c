@@ -16,10 +16,13 @@
 
 struct serve_args {
     const char *home, *ledger, *targets, *listen, *unix_path, *token_file, *cert, *key, *textfile;
+    const char *alertmanager, *alertmanager_token_file, *alertmanager_ca, *external_url;
+    uint64_t incident_hours, cool_down;
 };
 
 #define FIELD(f) offsetof(struct serve_args, f)
 #define LISTEN "127.0.0.1:8471"
+enum { INCIDENT_HOURS = 24, COOL_DOWN_MINUTES = 60 };
 
 static const struct tw_option options[] = {
     {"listen", 'l', TW_OPT_STRING, "ADDRESS:PORT", NULL, "Server",
@@ -37,6 +40,24 @@ static const struct tw_option options[] = {
     {"textfile", 0, TW_OPT_DIR, "DIR", NULL, "Server",
      "write the metrics to DIR/twinrun.prom for node exporter, once, and serve nothing",
      FIELD(textfile)},
+    {"alertmanager", 0, TW_OPT_STRING, "URL", NULL, "Incidents",
+     "tell this Alertmanager of each run that diverged (http://127.0.0.1:9093)",
+     FIELD(alertmanager)},
+    {"alertmanager-token-file", 0, TW_OPT_FILE, "FILE", NULL, "Incidents",
+     "a file whose one line is the bearer token that it wants", FIELD(alertmanager_token_file)},
+    {"alertmanager-ca", 0, TW_OPT_FILE, "FILE", NULL, "Incidents",
+     "certificates (PEM) that its own is held against, instead of the system's",
+     FIELD(alertmanager_ca)},
+    {"incident-hours", 0, TW_OPT_COUNT, "N", NULL, "Incidents",
+     "an incident ends after N hours, if the job does not agree before; 24 unless given",
+     FIELD(incident_hours), 1, 720},
+    {"cool-down", 0, TW_OPT_COUNT, "MINUTES", NULL, "Incidents",
+     "another run of the same project and command that diverges within that time is a ticket and "
+     "pages nobody; 60 unless given",
+     FIELD(cool_down), 0, 10080},
+    {"external-url", 0, TW_OPT_STRING, "URL", NULL, "Incidents",
+     "this server as people reach it, for links of incidents; where it listens unless given",
+     FIELD(external_url)},
     {"targets", 't', TW_OPT_FILE, "FILE", NULL, "Levels",
      "a TOML file of [[slo]] tables, as of twinrun slo", FIELD(targets)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
@@ -55,6 +76,7 @@ static const struct tw_pair examples[] = {
     {"twinrun serve --ledger postgresql://reader@db/runs --listen 0.0.0.0:8471 --token-file token "
      "--cert cert.pem --key key.pem",
      "of a fleet, for other machines"},
+    {"twinrun serve --alertmanager http://127.0.0.1:9093", "runs that diverge page somebody"},
     {"twinrun serve --textfile /var/lib/prometheus/node-exporter", "for node exporter, from cron"},
     {NULL, NULL},
 };
@@ -67,6 +89,15 @@ static int check(const struct serve_args *a)
     if (a->textfile && (a->listen || a->unix_path || a->token_file || a->cert || a->key))
         return tw_bad_use("serve", "--textfile serves nothing: expected none of --listen, --unix, "
                                    "--token-file, --cert, --key beside it");
+    const bool told = a->alertmanager_token_file || a->alertmanager_ca || a->external_url ||
+                      a->incident_hours != TW_NOT_GIVEN || a->cool_down != TW_NOT_GIVEN;
+    if (told && !a->alertmanager)
+        return tw_bad_use("serve", "--alertmanager-token-file, --alertmanager-ca, "
+                                   "--incident-hours, --cool-down, --external-url: expected "
+                                   "--alertmanager beside them");
+    if (a->textfile && a->alertmanager)
+        return tw_bad_use("serve", "--textfile tells nobody of incidents: expected no "
+                                   "--alertmanager beside it");
     return -1;
 }
 
@@ -84,6 +115,12 @@ static int serve(const struct serve_args *a, const struct tw_slo_targets *target
         .token_file = a->token_file,
         .cert = a->cert,
         .key = a->key,
+        .alertmanager = a->alertmanager,
+        .alertmanager_token_file = a->alertmanager_token_file,
+        .alertmanager_ca = a->alertmanager_ca,
+        .external_url = a->external_url,
+        .incident_hours = a->incident_hours == TW_NOT_GIVEN ? INCIDENT_HOURS : a->incident_hours,
+        .cool_down_minutes = a->cool_down == TW_NOT_GIVEN ? COOL_DOWN_MINUTES : a->cool_down,
     };
     int rc = home ? 0 : TWIN_ENOMEM;
     if (rc == 0 && a->textfile)
@@ -100,7 +137,7 @@ static int serve(const struct serve_args *a, const struct tw_slo_targets *target
 
 static int run(int argc, char **argv)
 {
-    struct serve_args a = {0};
+    struct serve_args a = {.incident_hours = TW_NOT_GIVEN, .cool_down = TW_NOT_GIVEN};
     struct tw_operands rest;
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_slo_targets targets = {.count = 0};
@@ -128,7 +165,11 @@ const struct tw_command tw_command_serve = {
     "Metrics are of every project in the ledger, whichever home wrote it. A scrape is answered "
     "from "
     "a snapshot, which is renewed within seconds after the ledger changed.\n\n"
-    "`twinrun slo --rules DIR` writes the alert rules that go with the metrics.",
+    "With --alertmanager each run that diverged is an alert of its own, until the job agrees again "
+    "or its time is over. Which there are follows from the ledger, so a server that was started "
+    "again tells the same ones.\n\n"
+    "`twinrun slo --rules DIR` writes the alert rules that go with the metrics, and "
+    "--alertmanager-config DIR what routes both to people.",
     options,
     TW_OPERANDS_NONE,
     0,

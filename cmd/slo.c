@@ -20,7 +20,7 @@
 #include <string.h>
 
 struct slo_args {
-    const char *home, *ledger, *targets, *until, *rules, *dashboards;
+    const char *home, *ledger, *targets, *until, *rules, *dashboards, *routes;
     bool json, csv, all_homes;
 };
 
@@ -38,6 +38,10 @@ static const struct tw_option options[] = {
      "write alert rules for Prometheus that go with the targets to DIR/twinrun.rules.yml, and "
      "compute nothing",
      FIELD(rules)},
+    {"alertmanager-config", 0, TW_OPT_DIR, "DIR", NULL, "Levels",
+     "write a configuration of Alertmanager that routes these alerts, and the incidents of twinrun "
+     "serve, to DIR/twinrun.alertmanager.yml, and compute nothing",
+     FIELD(routes)},
     {"dashboards", 0, TW_OPT_DIR, "DIR", NULL, "Levels",
      "write three dashboards for Grafana to DIR, and compute nothing", FIELD(dashboards)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
@@ -162,10 +166,23 @@ static int write_dashboards(const char *folder)
     return rc ? tw_trouble(&err, "slo: cannot write the dashboards") : TW_EXIT_SAME;
 }
 
+static int write_routes(const char *folder)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    const char *text = tw_slo_routes();
+    char *path = tw_path_join(folder, "twinrun.alertmanager.yml");
+    const int rc = path ? tw_write_file_atomic(path, text, strlen(text), &err) : TWIN_ENOMEM;
+    tw_free(path);
+    return rc ? tw_trouble(&err, "slo: cannot write the configuration of Alertmanager")
+              : TW_EXIT_SAME;
+}
+
 /* What goes to files and needs no ledger. */
 static int write_files(const struct slo_args *a, const struct tw_slo_targets *targets)
 {
-    const int rc = a->rules ? write_rules(a->rules, targets) : TW_EXIT_SAME;
+    int rc = a->rules ? write_rules(a->rules, targets) : TW_EXIT_SAME;
+    if (rc == TW_EXIT_SAME && a->routes)
+        rc = write_routes(a->routes);
     return rc == TW_EXIT_SAME && a->dashboards ? write_dashboards(a->dashboards) : rc;
 }
 
@@ -179,10 +196,11 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_slo, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    const bool files = a.rules || a.dashboards;
+    const bool files = a.rules || a.dashboards || a.routes;
     if (files && (a.json || a.csv || a.until || a.all_homes))
-        return tw_bad_use("slo", "--rules and --dashboards read no ledger: expected none of "
-                                 "--json, --csv, --until, --all-homes beside them");
+        return tw_bad_use("slo", "--rules, --alertmanager-config and --dashboards read no ledger: "
+                                 "expected none of --json, --csv, --until, --all-homes beside "
+                                 "them");
     if (a.json && a.csv)
         return tw_bad_use("slo", "--json and --csv: expected one of them");
     if (a.until && twin_trust_time(a.until, &until_ns) != 0)

@@ -164,8 +164,11 @@ static void on_wake(evutil_socket_t fd, short what, void *server)
 static void on_tick(evutil_socket_t fd, short what, void *server)
 {
     struct server *s = server;
+    char said[600];
     (void)fd;
     (void)what;
+    if (serve_teller_said(s->teller, said, sizeof said))
+        tw_front_say(s->front, "serve: %s", said);
     serve_guard_tick(s);
     if (++s->ticks % SERVE_HEARTBEAT_S == 0)
         serve_clients_heartbeat(s);
@@ -232,15 +235,15 @@ static int start_listening(struct server *s, const union address *a, socklen_t n
     return 0;
 }
 
-/* Says where it is: with port 0 only the system knows. */
-static void say_where(struct server *s)
+/* Where it is: with port 0 only the system knows. A URL that ends in '/', or the socket. */
+static void find_where(const struct server *s, char *out, size_t room)
 {
     union address a;
     socklen_t n = sizeof a;
     char host[INET6_ADDRSTRLEN] = "?";
     unsigned port = 0;
     if (s->o->unix_path) {
-        tw_front_say(s->front, "serve: listening on %s", s->o->unix_path);
+        snprintf(out, room, "%s", s->o->unix_path);
         return;
     }
     if (getsockname(evconnlistener_get_fd(s->listener), &a.any, &n) == 0) {
@@ -250,12 +253,29 @@ static void say_where(struct server *s)
         port = ntohs(six ? a.in6.sin6_port : a.in.sin_port);
     }
     const bool bracket = strchr(host, ':') != NULL;
-    tw_front_say(s->front, "serve: listening on %s://%s%s%s:%u/", s->tls ? "https" : "http",
-                 bracket ? "[" : "", host, bracket ? "]" : "", port);
+    snprintf(out, room, "%s://%s%s%s:%u/", s->tls ? "https" : "http", bracket ? "[" : "", host,
+             bracket ? "]" : "", port);
+}
+
+/* Starts to tell of incidents, if somebody is to be told, and says where the server is. */
+static int start_telling(struct server *s, struct twin_error *err)
+{
+    char where[256];
+    int rc = 0;
+    find_where(s, where, sizeof where);
+    if (s->o->alertmanager) {
+        const char *reached = s->o->unix_path ? "" : where;
+        rc = serve_teller_start(s->o, s->o->external_url ? s->o->external_url : reached, &s->teller,
+                                err);
+    }
+    if (rc == 0)
+        tw_front_say(s->front, "serve: listening on %s", where);
+    return rc;
 }
 
 static void stop(struct server *s)
 {
+    serve_teller_stop(s->teller);
     serve_workers_stop(s->workers);
     serve_clients_free(s);
     if (s->http) /* with its listener, once that is bound */
@@ -319,8 +339,8 @@ int tw_serve(const struct tw_serve_options *o, const struct tw_front *front, str
     int rc = start(s, err);
     if (rc == 0) {
         wait_for_snapshot(s);
-        say_where(s);
-        if (event_base_dispatch(s->base) < 0)
+        rc = start_telling(s, err);
+        if (rc == 0 && event_base_dispatch(s->base) < 0)
             rc = twin_error_set(err, TWIN_EIO, "the loop of events failed");
     }
     stop(s);

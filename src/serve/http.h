@@ -2,6 +2,7 @@
 #ifndef TW_SERVE_HTTP_H
 #define TW_SERVE_HTTP_H
 /* What the files of the thread of the clients share. */
+#include "incidents.h"
 #include "metrics.h"
 #include "workers.h"
 
@@ -69,6 +70,7 @@ struct server {
     struct event *wake, *tick, *signals[2];
     SSL_CTX *tls;
     struct serve_workers *workers;
+    struct serve_teller *teller; /* NULL: nobody is told of incidents */
     struct serve_state *state;
     struct serve_shown shown;
     bool up;

@@ -27,6 +27,10 @@ struct tw_serve_options {
     const char *unix_path;  /* instead of listen; NULL: none */
     const char *token_file; /* NULL: none */
     const char *cert, *key; /* PEM; NULL: no TLS */
+    /* incidents.h: who is told of them; NULL: nobody. ca: PEM, instead of the system's; NULL */
+    const char *alertmanager, *alertmanager_token_file, *alertmanager_ca;
+    const char *external_url; /* of this server, as people reach it; NULL: where it listens */
+    uint64_t incident_hours, cool_down_minutes;
 };
 
 /* Serves until SIGINT or SIGTERM: 0. Says on front where it listens, and what goes wrong. */

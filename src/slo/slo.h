@@ -161,6 +161,9 @@ void tw_slo_counted_free(struct tw_slo_counted *c);
 int tw_slo_rules(const struct tw_slo_targets *t, char **out, size_t *left_out,
                  struct twin_error *err);
 
+/* ---- routes for Alertmanager (routes.c): its configuration as YAML; static */
+const char *tw_slo_routes(void);
+
 /* ---- dashboards for Grafana (dashboards.c) */
 enum { TW_SLO_DASHBOARDS = 3 };
 /* The JSON of one and the name of its file; static. */

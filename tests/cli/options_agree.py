@@ -19,6 +19,7 @@ SAMPLES = {
     "N": "3",
     "K": "3",
     "TIME": "10m",
+    "MINUTES": "5",
     "DAYS": "7",
     "FIRST:LAST": "1:2",
     "FILE": "file",
