@@ -54,6 +54,13 @@ int serve_incidents_find(struct twin_ledger *l, const struct serve_incident_rule
                          int64_t now_ns, struct serve_incidents *out, struct twin_error *err);
 void serve_incidents_free(struct serve_incidents *s);
 
+/* ---- incidents_answer.c */
+struct tw_buf;
+struct serve_incident_rules serve_incident_rules_of(const struct tw_serve_options *o);
+/* Appends twinrun.incidents/1, the newest first. */
+int serve_incidents_answer(struct twin_ledger *l, const struct tw_serve_options *o, int64_t now_ns,
+                           struct tw_buf *b, struct twin_error *err);
+
 /* ---- incidents_text.c: what an Alertmanager is sent */
 /* Two alerts with the same key are the same one to an Alertmanager: its labels. malloc'ed; NULL: no
  * memory. */

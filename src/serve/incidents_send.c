@@ -422,10 +422,7 @@ int serve_teller_start(const struct tw_serve_options *o, const char *link,
     if (!t)
         return tw_no_memory(err, "for the server");
     t->o = o;
-    t->rules.lasts_ns = (int64_t)o->incident_hours * 3600 * SECOND_NS;
-    t->rules.cool_down_ns = (int64_t)o->cool_down_minutes * 60 * SECOND_NS;
-    if (t->rules.cool_down_ns > t->rules.lasts_ns)
-        t->rules.cool_down_ns = t->rules.lasts_ns;
+    t->rules = serve_incident_rules_of(o);
     pthread_mutex_init(&t->lock, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

@@ -60,6 +60,7 @@ static const struct {
     {"/api/v1/searches", SERVE_SEARCHES, PAGED | BIT(OUTCOME)},
     {"/api/v1/searches/", SERVE_SEARCH, 0},
     {"/api/v1/indicators", SERVE_INDICATORS, BIT(INDICATOR) | BIT(SCOPE) | BIT(PROJECT)},
+    {"/api/v1/incidents", SERVE_INCIDENT_LIST, 0},
     {"/api/v1/events", SERVE_EVENTS, 0},
     {"/api/v1/schemas", SERVE_SCHEMAS, 0},
     {"/api/v1/schemas/", SERVE_SCHEMA, 0},

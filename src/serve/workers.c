@@ -11,6 +11,7 @@
 #include "workers.h"
 
 #include "answer.h"
+#include "incidents.h"
 #include "pair.h"
 #include "search.h"
 
@@ -364,7 +365,10 @@ static void answer_from(struct twin_ledger **l, struct serve_workers *w, struct 
     if (rc == 0 && paged && answer_page(*l, w, job, &err))
         return;
     rc = rc == 0 && paged ? err.code : rc;
-    rc = rc ? rc : serve_answer(*l, &job->query, &job->body, &err);
+    if (rc == 0 && job->query.route == SERVE_INCIDENT_LIST)
+        rc = serve_incidents_answer(*l, w->o, tw_realtime_ns(), &job->body, &err);
+    else
+        rc = rc ? rc : serve_answer(*l, &job->query, &job->body, &err);
     job->status = status_of(rc);
     if (!opened && job->status == 404)
         job->status = 503; /* it is the ledger that is not there */

@@ -206,7 +206,7 @@ def test_the_api_obeys_its_schemas(tmp_path):
     with serving(home) as s:
         check = schema_checker(s)
         names = [path.rsplit("/")[-1] for path in check("/api/v1/schemas", "schemas")["schemas"]]
-        assert len(names) == 12
+        assert len(names) == 13
         check("/healthz", "health")
         check("/api/v1/runs?limit=1000", "runs")
         check("/api/v1/verdicts", "verdicts")

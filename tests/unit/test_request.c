@@ -40,6 +40,7 @@ static void routes(void **state)
         {"/api/v1/searches", SERVE_SEARCHES},
         {"/api/v1/searches/2026-11-26T07-04-32Z-9182", SERVE_SEARCH},
         {"/api/v1/indicators", SERVE_INDICATORS},
+        {"/api/v1/incidents", SERVE_INCIDENT_LIST},
         {"/api/v1/events", SERVE_EVENTS},
         {"/api/v1/schemas", SERVE_SCHEMAS},
         {"/api/v1/schemas/run", SERVE_SCHEMA},
