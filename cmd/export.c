@@ -36,6 +36,10 @@ static const struct tw_option options[] = {
     {"experiment", 0, TW_OPT_STRING, "NAME", NULL, "Output",
      "with --mlflow: the experiment; the run's project, or twinrun, unless given",
      FIELD(to.experiment)},
+    {"wandb", 0, TW_OPT_STRING, "PROJECT", NULL, "Output",
+     "tell Weights & Biases, through its own client: to PROJECT, or ENTITY/PROJECT; with "
+     "WANDB_MODE=offline write a folder that `wandb sync` sends",
+     FIELD(to.wandb)},
     {"tensorboard", 0, TW_OPT_DIR, "DIR", NULL, "Output",
      "write event files for TensorBoard, a folder for each run", FIELD(to.tensorboard)},
     {"perfetto", 0, TW_OPT_FILE, "FILE", NULL, "Output",
@@ -51,7 +55,7 @@ static const struct tw_option options[] = {
      "there",
      FIELD(to.openlineage)},
     {"python", 'p', TW_OPT_FILE, "PYTHON", NULL, "Other",
-     "the interpreter that has tensorboard; python3 or python of PATH unless given",
+     "the interpreter that has tensorboard, or wandb; python3 or python of PATH unless given",
      FIELD(to.python)},
     {"force", 0, TW_OPT_FLAG, NULL, NULL, "Output", "replace the files that are there",
      FIELD(force)},
@@ -59,9 +63,9 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"--parquet DIR [options] RUN...",
-                                       "--mlflow URL [options] RUN...",
-                                       "--tensorboard DIR [options] RUN...", NULL};
+static const char *const synopsis[] = {
+    "--parquet DIR [options] RUN...", "--mlflow URL [options] RUN...",
+    "--wandb PROJECT [options] RUN...", "--tensorboard DIR [options] RUN...", NULL};
 static const struct tw_pair exits[] = {
     {"0", "written; what a process did not live to write, or dropped, is said"},
     {"2", "trouble: bad use, no such run, a server that does not answer or refuses, or files that "
@@ -122,7 +126,7 @@ static int export_to(const struct export_args *a, struct twin_run *const *runs, 
 
 static bool to_any(const struct tw_trackers *t)
 {
-    return t->mlflow || t->tensorboard || t->perfetto || t->otlp || t->openlineage;
+    return t->mlflow || t->wandb || t->tensorboard || t->perfetto || t->otlp || t->openlineage;
 }
 
 static int run(int argc, char **argv)
@@ -134,7 +138,8 @@ static int run(int argc, char **argv)
         return rc;
     if (!a.parquet && !to_any(&a.to))
         return tw_bad_use("export", "expected --parquet DIR, the folder that gets the tables, or "
-                                    "--mlflow, --tensorboard, --perfetto, --otlp, --openlineage");
+                                    "--mlflow, --wandb, --tensorboard, --perfetto, --otlp, "
+                                    "--openlineage");
     if (a.to.experiment && !a.to.mlflow)
         return tw_bad_use("export", "--experiment is of --mlflow, which was not given");
     char *home = tw_home(a.home);
@@ -153,7 +158,7 @@ static int run(int argc, char **argv)
 
 const struct tw_command tw_command_export = {
     "export",
-    "recorded runs as Parquet tables, and for MLflow, TensorBoard, Perfetto, OpenTelemetry",
+    "recorded runs as Parquet tables, and for MLflow, W&B, TensorBoard, Perfetto, OTLP",
     synopsis,
     "With --parquet writes two tables: records.parquet has a row for each record of each process "
     "(step, rank, "

@@ -66,11 +66,11 @@ static char *program(struct twin_error *err)
 
 static json_t *request_of(const struct tw_trackers *to)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "mlflow", tw_json_bytes(to->mlflow),
-                     "experiment", tw_json_bytes(to->experiment), "tensorboard",
-                     tw_json_bytes(to->tensorboard), "perfetto", tw_json_bytes(to->perfetto),
-                     "otlp", tw_json_bytes(to->otlp), "openlineage", tw_json_bytes(to->openlineage),
-                     "replace", to->replace);
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "mlflow",
+                     tw_json_bytes(to->mlflow), "wandb", tw_json_bytes(to->wandb), "experiment",
+                     tw_json_bytes(to->experiment), "tensorboard", tw_json_bytes(to->tensorboard),
+                     "perfetto", tw_json_bytes(to->perfetto), "otlp", tw_json_bytes(to->otlp),
+                     "openlineage", tw_json_bytes(to->openlineage), "replace", to->replace);
 }
 
 /* Writes what is to be exported into a file of ours that only we can read. path: its template. */

@@ -2,7 +2,7 @@
 #ifndef TW_EXPORT_TRACKERS_H
 #define TW_EXPORT_TRACKERS_H
 /*
- * Export to trackers and viewers of traces: MLflow, TensorBoard, Perfetto, OpenTelemetry,
+ * Export to trackers and viewers of traces: MLflow, W&B, TensorBoard, Perfetto, OpenTelemetry,
  * OpenLineage. What the traces hold for them is read here (trackers_facts.c); what each of them
  * wants to be told is Python's affair (python/twinrun/_trackers), since the libraries that write
  * TensorBoard's files are.
@@ -17,10 +17,11 @@
 /* Where to. NULL: not there. */
 struct tw_trackers {
     const char *mlflow, *experiment; /* URL of the server; NULL: the run's project */
+    const char *wandb;               /* PROJECT or ENTITY/PROJECT */
     const char *tensorboard;         /* folder, made when missing */
     const char *perfetto;            /* file */
     const char *otlp, *openlineage;  /* file, or URL that takes them by HTTP */
-    const char *python;              /* the interpreter that has tensorboard; NULL: of PATH */
+    const char *python;              /* that has tensorboard, or wandb; NULL: of PATH */
     bool replace;                    /* files that are there already */
 };
 

@@ -277,6 +277,220 @@ def test_collector(twinrun, checked, mlflow, work):
     assert done.rc == 2 and "HTTP 503" in done.err and "\x1b" not in done.err, done
 
 
+# ---- W&B
+
+READ_WANDB = """
+import glob, json, sys
+from wandb.proto import wandb_internal_pb2 as protocol
+from wandb.sdk.internal.datastore import DataStore
+found = []
+for path in sorted(glob.glob(sys.argv[1] + "/wandb/offline-run-*/run-*.wandb")):
+    of = dict(config={}, summary={}, rows=[], artifacts=[], exit=None, path=path)
+    store = DataStore()
+    store.open_for_scan(path)
+    while True:
+        data = store.scan_data()
+        if data is None:
+            break
+        record = protocol.Record()
+        record.ParseFromString(data)
+        kind = record.WhichOneof("record_type")
+        key = lambda i: "|".join(i.nested_key) or i.key
+        if kind == "run":
+            r = record.run
+            of.update(id=r.run_id, project=r.project, entity=r.entity, name=r.display_name,
+                      tags=list(r.tags), host=r.host)
+            of["config"].update({key(i): json.loads(i.value_json) for i in r.config.update})
+        elif kind == "summary":
+            of["summary"].update({key(i): json.loads(i.value_json) for i in record.summary.update})
+        elif kind == "history":
+            of["rows"].append({key(i): json.loads(i.value_json) for i in record.history.item})
+        elif kind == "artifact":
+            a = record.artifact
+            of["artifacts"].append([a.type, a.name, {c.path: open(c.local_path).read()
+                                                     for c in a.manifest.contents}])
+        elif kind == "exit":
+            of["exit"] = record.exit.exit_code
+        elif kind == "environment" or kind == "stats" or kind == "files":
+            of[kind] = True
+    found.append(of)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def wandb(tmp_path, trackers):
+    """What names a Python with W&B's client, and the variables that keep it in a folder."""
+    python = with_packages("TWINRUN_TRACKERS_PYTHON", "wandb")
+    (tmp_path / "w").mkdir()
+    places = {"WANDB_" + name: str(tmp_path / "w") for name in ("DIR", "DATA_DIR", "CACHE_DIR")}
+    env = {**places, "WANDB_CONFIG_DIR": str(tmp_path / "w"), "WANDB_MODE": "offline"}
+    return python, env, tmp_path / "w"
+
+
+def test_wandb(twinrun, checked, wandb, run, work):
+    """Written offline by the client, read back by its own reader; the same again changes nothing,
+    and a newer verdict takes the place of the older one."""
+    python, env, folder = wandb
+    argv = ("export", "last~1", "last", "--wandb", "me/proj", "--python", python)
+    done = twinrun(*argv, env=env)
+    assert done.rc == 0 and done.err.count(": 6 steps") == 2, done
+    found = said_by(run, python, READ_WANDB, folder)
+    by_name = {r["name"]: r for r in found}
+    assert sorted(by_name) == sorted(os.path.basename(f) for f in checked["runs_dir"])
+    for path in checked["runs_dir"]:
+        info = json.loads(open(path + "/run.json").read())
+        r = by_name[os.path.basename(path)]
+        assert (r["id"], r["project"], r["entity"]) == (info["id"], "proj", "me")
+        assert r["exit"] == 0 and r["tags"] == ["twinrun", "twinrun: differ"]
+        assert r["config"]["command"] == f"{sys.executable} job.py"
+        assert r["config"]["data/" + str(work / "data")] == info["data"][0]["root"]
+        rows = r["rows"]
+        assert [(x["trainer/global_step"], x["main"]) for x in rows] == list(enumerate(MAIN))
+        odd = [x["odd\\x09<name>"] for x in rows]
+        assert math.isnan(odd[0]) and odd[1:] == [math.inf, 2, 3, 4, 5]
+        start = info["start_realtime_ns"] / 1e9
+        times = [x["_timestamp"] for x in rows]
+        assert times == sorted(times) and start <= times[0] and times[-1] < start + 600
+        assert r["summary"]["twinrun.id"] == info["id"]
+        assert r["summary"]["twinrun.verdict"] == "differ"
+        assert r["summary"]["twinrun.first"].startswith("rank 0, step 4, optimizer/weight w")
+        ((kind, name, files),) = r["artifacts"]
+        assert (kind, name) == ("verdict", "verdict-" + info["id"])
+        assert json.loads(files["verdict.json"])["runs_dir"] == checked["runs_dir"]
+        # nothing of the process that exports, which is not the run
+        assert not {"environment", "stats", "files"} & set(r), r
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*.wandb")}
+    done = twinrun(*argv, env=env)
+    assert done.rc == 0 and (done.out + done.err).count("is there already") == 2, done
+    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*.wandb")} == before
+
+    # an export that was cut off left a folder without its mark, and one of another verdict
+    (path,) = [p for p in before if p.parent.name.endswith(by_name[r["name"]]["id"])]
+    path.with_name("twinrun.exported").unlink()
+    done = twinrun(*argv, env=env)
+    assert done.rc == 0 and (done.out + done.err).count("is there already") == 1, done
+    again = said_by(run, python, READ_WANDB, folder)
+    assert len(again) == 2 and {x["id"] for x in again} == {x["id"] for x in found}
+    assert str(path) not in {x["path"] for x in again}
+
+
+def test_wandb_several_values_in_a_step(twinrun, script, wandb, run):
+    """None is lost; and a job that failed is a run that failed."""
+    python, env, folder = wandb
+    script(
+        "job.py",
+        """
+        import array, sys, twinrun
+        for step in range(2):
+            for k in range(3):
+                twinrun.record("loss:l", array.array("d", [10 * step + k]))
+            twinrun.step()
+        sys.exit(7)
+        """,
+    )
+    twinrun("run", "--", sys.executable, "job.py")
+    assert twinrun("export", "last", "--wandb", "p", "--python", python, env=env).rc == 0
+    (r,) = said_by(run, python, READ_WANDB, folder)
+    rows = [(x["_step"], x["trainer/global_step"], x["l"]) for x in r["rows"]]
+    assert rows == [(0, 0, 0), (1, 0, 1), (2, 0, 2), (3, 1, 10), (4, 1, 11), (5, 1, 12)]
+    assert r["exit"] == 1 and "exit code 7" in r["summary"]["twinrun.end"]
+    assert "twinrun.verdict" not in r["summary"] and not r["artifacts"] and r["tags"] == ["twinrun"]
+
+
+def test_wandb_refuses(twinrun, checked, wandb, script, work):
+    """No client, no key, a name that W&B has no project of: said, with what to do."""
+    python, env, folder = wandb
+    export = ("export", "last", "--python")
+    script("hidden/wandb.py", "raise ImportError('hidden')\n")
+    done = twinrun(
+        *export, sys.executable, "--wandb", "p", env={"PYTHONPATH": str(work / "hidden")}
+    )
+    assert done.rc == 2 and "pip install wandb" in done.err, done
+    for name in ("a/", "a:b", "x" * 129, "a/b/c"):
+        done = twinrun(*export, python, "--wandb", name, env=env)
+        assert done.rc == 2 and "expected PROJECT or ENTITY/PROJECT" in done.err, (name, done)
+    done = twinrun(*export, python, "--wandb", "p", env={**env, "WANDB_MODE": "disabled"})
+    assert done.rc == 2 and "expected online or offline in WANDB_MODE" in done.err, done
+    nobody = {"WANDB_MODE": "online", "WANDB_BASE_URL": "http://127.0.0.1:9", "HOME": str(folder)}
+    done = twinrun(*export, python, "--wandb", "p", env={**env, **nobody, "WANDB_API_KEY": ""})
+    assert done.rc == 2 and "the client of W&B refused" in done.err, done
+    assert not list(folder.rglob("*.wandb"))
+
+
+STANDS_IN_FOR_WANDB = """
+import json, os, types
+
+class Error(Exception):
+    pass
+
+errors = types.SimpleNamespace(Error=Error)
+calls = []
+
+def Settings(**words):
+    return words
+
+def teardown():
+    with open("calls", "a") as f:
+        f.write("".join(json.dumps(c) + "\\n" for c in calls))
+
+class Run:
+    def __init__(self, words):
+        # the server has three rows of it, as those of an export that was cut off
+        self.step, self.summary = 3, Summary()
+        if os.path.exists("known"):
+            self.summary.update(json.load(open("known")))
+        calls.append(["init", words])
+
+    def __getattr__(self, name):
+        return lambda *args, **words: calls.append([name, args, words])
+
+class Summary(dict):
+    def __setitem__(self, name, value):
+        calls.append(["summary", name, value])
+        super().__setitem__(name, value)
+
+class Artifact:
+    def __init__(self, *words):
+        calls.append(["artifact", *words])
+
+    def add_file(self, *words):
+        pass
+
+    def __repr__(self):
+        return "artifact"
+
+def init(**words):
+    return Run(words)
+"""
+
+
+def test_wandb_goes_on_with_a_run(twinrun, checked, script, work):
+    """A server is asked to go on with a run that it has: only rows that it lacks are sent, and a
+    run that it has whole is left alone. The client is a stand-in: what it does with that is its."""
+    script("fake/wandb.py", STANDS_IN_FOR_WANDB.replace("args, words])", "repr(args), words])"))
+    argv = ("export", "last", "--wandb", "p", "--python", sys.executable)
+    env = {"PYTHONPATH": str(work / "fake"), "WANDB_MODE": "online"}
+    assert twinrun(*argv, env=env).rc == 0
+    calls = [json.loads(line) for line in open(work / "calls")]
+    (init,) = [c[1] for c in calls if c[0] == "init"]
+    assert (init["mode"], init["resume"]) == ("online", "allow")
+    assert init["id"] == json.loads(open(checked["runs_dir"][-1] + "/run.json").read())["id"]
+    assert [c[2] for c in calls if c[0] == "log"] == [{"step": s} for s in (3, 4, 5)]
+    assert [c[0] for c in calls][-1] == "finish" and calls[-1][2] == {"exit_code": 0}
+    summary = {c[1]: c[2] for c in calls if c[0] == "summary"}
+    assert summary["twinrun.verdict"] == "differ"
+    # all that tells of the whole is the last thing told
+    assert [c[1] for c in calls if c[0] == "summary"][-1] == "twinrun.exported"
+
+    (work / "known").write_text(json.dumps(summary))
+    (work / "calls").unlink()
+    done = twinrun(*argv, env=env)
+    assert done.rc == 0 and "is there already" in done.err, done
+    calls = [json.loads(line) for line in open(work / "calls")]
+    assert [c[0] for c in calls] == ["init", "finish"]
+
+
 # ---- MLflow
 
 

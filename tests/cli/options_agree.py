@@ -54,6 +54,7 @@ SAMPLES = {
     "PATH": "new.key",
     "ADDRESS:PORT": "127.0.0.1:0",
     "URL": "none",
+    "PROJECT": "p",
     "WHEN": "3d",
     "WORK": "32*{n},samples",
 }

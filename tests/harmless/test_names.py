@@ -373,6 +373,7 @@ CASES = {
         ),
         (["last~1", "--perfetto", b"no folder/" + NAME], None, []),
         (["last~1", "--mlflow", ALL, "--experiment", BYTES], None, []),
+        (["last~1", "--wandb", ALL], None, []),
         (["last~1", "--tensorboard", b"t " + NAME, "--python", b"./" + NAME], None, []),
     ],
     "import": [

@@ -16,6 +16,7 @@ import to_openlineage
 import to_otlp
 import to_perfetto
 import to_tensorboard
+import to_wandb
 
 
 # What a run.json or verdict.json that somebody edited leads to.
@@ -57,6 +58,7 @@ def export(request):
         ("otlp", to_otlp.write),
         ("openlineage", to_openlineage.write),
         ("mlflow", to_mlflow.write),
+        ("wandb", to_wandb.write),
     )
     failed = False
     exported = []
