@@ -7,6 +7,7 @@
  * page. The facts are src/telemetry's, src/provenance's and the ledger's, the words
  * src/report/evidence's; what only people know stays an open question.
  */
+#include "curves_report.h"
 #include "diagnosis_report.h"
 #include "incident_facts.h"
 #include "options.h"
@@ -26,6 +27,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct report_args {
@@ -61,9 +63,12 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options] RUN", "[options] RUNS_A RUNS_B",
+static const char *const synopsis[] = {"[options] RUN",
+                                       "[options] RUNS_A RUNS_B",
                                        "--postmortem RUN_A RUN_B [options]",
-                                       "--html FILE RUN... [options]", NULL};
+                                       "--html FILE RUN... [options]",
+                                       "[--html FILE] CURVES...",
+                                       NULL};
 static const struct tw_pair exits[] = {
     {"0", "the report was written, whatever the runs did"},
     {"2", "trouble: bad use, no such run, a run that cannot be read"},
@@ -73,6 +78,7 @@ static const struct tw_pair examples[] = {
     {"twinrun report last", "where the newest run was slow, and why"},
     {"twinrun report label:night label:day", "what is different by day?"},
     {"twinrun report --postmortem last~1 last >incident.md", "the last two runs"},
+    {"twinrun report old.json new.json", "curves that `twinrun import` wrote"},
     {"twinrun report --html runs.html last~2 last~1 last",
      "three runs: where they differ, by how much, what they recorded"},
     {NULL, NULL},
@@ -235,6 +241,62 @@ static int page_of_runs(const char *home, const struct tw_operands *names,
     return rc;
 }
 
+/* ---- runs that twinrun did not record */
+
+/* Are all of them files that hold a JSON object, as `twinrun import` writes? Recorded runs are
+ * folders, and files of plain numbers begin otherwise. */
+static bool are_curves(const struct tw_operands *given)
+{
+    for (size_t i = 0; i < given->count; i++) {
+        struct stat st;
+        int c = EOF;
+        FILE *f = stat(given->items[i], &st) == 0 && S_ISREG(st.st_mode)
+                      ? fopen(given->items[i], "re")
+                      : NULL;
+        do
+            c = f ? getc(f) : EOF;
+        while (c == ' ' || c == '\t' || c == '\r' || c == '\n');
+        if (f)
+            fclose(f);
+        if (c != '{')
+            return false;
+    }
+    return given->count > 0;
+}
+
+/* Reads them and says what can be said. An exit code; said. */
+static int report_curves(const struct report_args *a, const struct tw_operands *given)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_curves *file = tw_calloc(given->count, sizeof *file);
+    struct tw_curves_noise *noise = tw_calloc(given->count, sizeof *noise);
+    const struct tw_curves_report r = {.file = file, .noise = noise, .files = given->count};
+    int rc = tw_page_check("report", a->html);
+    if (rc != 0) {
+        tw_free(file);
+        tw_free(noise);
+        return rc;
+    }
+    rc = file && noise ? 0 : tw_no_memory(&err, "for curves");
+    for (size_t i = 0; rc == 0 && i < given->count; i++) {
+        rc = tw_curves_read(given->items[i], &file[i], &err);
+        rc = rc ? rc : tw_curves_noise(&file[i], &noise[i], &err);
+    }
+    if (rc != 0)
+        rc = tw_trouble(&err, "report: the curves cannot be read");
+    else if (a->html)
+        rc = tw_page_write("report", tw_curves_page(&r), a->html);
+    else if (a->json)
+        rc = tw_json_print_exact(tw_curves_json(&r));
+    else
+        tw_curves_text(stdout, &r);
+    for (size_t i = 0; file && i < given->count; i++)
+        tw_curves_free(&file[i]);
+    tw_free(file);
+    tw_free(noise);
+    return rc;
+}
+
 static int run(int argc, char **argv)
 {
     struct report_args a = {0};
@@ -243,6 +305,12 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_report, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
+    const bool curves = are_curves(&rest);
+    if (curves && (a.postmortem || a.output || a.ignore.count || a.tolerance))
+        return tw_bad_use("report", "curves that were imported are numbers alone: expected none of "
+                                    "--postmortem, --output, --ignore, --tolerance");
+    if (curves && !(a.html && a.json))
+        return report_curves(&a, &rest);
     if (a.postmortem && (rest.count != 2 || a.html))
         return a.html ? tw_bad_use("report", "expected --postmortem or --html, found both")
                       : tw_bad_use("report", "expected two runs for --postmortem, found %zu",
@@ -300,7 +368,10 @@ const struct tw_command tw_command_report = {
     "With --html, compares runs with the first one and writes one self-contained HTML file: the "
     "verdict, the first divergence, and pictures of where the runs differ, by how much, how that "
     "grows, what they recorded and how long their steps took. check, diff, isolate and others "
-    "write theirs with --html, too.",
+    "write theirs with --html, too.\n\n"
+    "Files that `twinrun import` wrote are runs that twinrun did not record: their curves, how far "
+    "they lie apart, and what cannot be said of them (docs/import.md). Equal curves are equal "
+    "numbers and never the verdict SAME.",
     options,
     TW_OPERANDS_RUNS,
     1,

@@ -6,6 +6,7 @@
 #include "significant_sets.h"
 
 #include "configuration.h"
+#include "curves.h"
 #include "run_state.h"
 #include "scale_runs.h"
 
@@ -198,65 +199,22 @@ static int read_json(struct tw_set *s, const char *path, const char *text, size_
     return rc;
 }
 
-/* Is it a file that `twinrun import` wrote? */
-static bool is_curves(const json_t *file)
-{
-    const char *schema = json_string_value(json_object_get(file, "schema"));
-    return schema && strcmp(schema, "twinrun.curves/1") == 0 &&
-           json_is_array(json_object_get(file, "runs")) &&
-           json_is_string(json_object_get(file, "metric")) &&
-           json_is_string(json_object_get(file, "take")) &&
-           json_is_string(json_object_get(file, "source"));
-}
-
-/* What that says of its runs, in a sentence. malloc'ed; NULL: no memory. */
-static char *imported_words(const json_t *file, const char *path)
-{
-    struct tw_buf b = {0};
-    tw_buf_print_safe(&b, "%s: %s %s of each run in %s, which twinrun did not record; not known: ",
-                      path, json_string_value(json_object_get(file, "take")),
-                      json_string_value(json_object_get(file, "metric")),
-                      json_string_value(json_object_get(file, "source")));
-    size_t i;
-    json_t *item;
-    json_array_foreach (json_object_get(file, "unknown"), i, item)
-        tw_buf_print_safe(&b, "%s%s", i ? ", " : "",
-                          json_is_string(item) ? json_string_value(item) : "?");
-    return tw_buf_steal(&b);
-}
-
 /* Curves that `twinrun import` wrote: the value of each run, and why others have none. */
 static int read_curves(struct tw_set *s, const char *path, const char *text, size_t bytes,
                        struct twin_error *err)
 {
-    json_error_t e;
-    json_t *file = tw_json_load(text, bytes, JSON_REJECT_DUPLICATES, &e), *run;
-    const json_t *runs = json_object_get(file, "runs");
-    size_t i;
-    int rc = 0;
-    if (!is_curves(file))
-        rc = twin_error_set(err, TWIN_EFORMAT,
-                            "%s: expected a list of numbers, or curves that `twinrun import` wrote "
-                            "(schema twinrun.curves/1)",
-                            path);
-    else if (!(s->imported = imported_words(file, path)))
+    struct tw_curves c;
+    int rc = tw_curves_parse(path, text, bytes, &c, err);
+    if (rc == 0 && !(s->imported = tw_curves_words(&c)))
         rc = tw_no_memory(err, "for what a file says");
-    json_array_foreach (runs, i, run) {
-        const char *name = json_string_value(json_object_get(run, "name"));
-        const char *why = json_string_value(json_object_get(run, "left_out"));
-        const json_t *value = json_object_get(run, "value");
-        if (rc != 0)
-            break;
-        if (why && name)
-            rc = leave_out(s, name, why) ? tw_no_memory(err, "for a set of runs") : 0;
-        else if (json_is_number(value))
-            rc = add_value(s, json_number_value(value), NULL, err);
-        else
-            rc = twin_error_set(err, TWIN_EFORMAT,
-                                "%s: run %zu: expected a value, or why it was left out", path,
-                                i + 1);
+    for (size_t i = 0; rc == 0 && i < c.runs; i++) {
+        const struct tw_curve *r = &c.run[i];
+        if (!r->left_out)
+            rc = add_value(s, r->value, NULL, err);
+        else if (leave_out(s, r->name, r->left_out) != 0)
+            rc = tw_no_memory(err, "for a set of runs");
     }
-    json_decref(file);
+    tw_curves_free(&c);
     return rc;
 }
 

@@ -4,6 +4,8 @@ in them is known here, where they are written.
 """
 
 import json
+import math
+import statistics
 
 import pytest
 
@@ -156,3 +158,140 @@ def test_significant_refuses_others(twinrun, script, text):
     script("y.txt", "1 2 3")
     done = twinrun("significant", "x.json", "y.txt")
     assert done.rc == 2 and "x.json: " in done.err and "expected" in done.err, done
+
+
+# ---- what report says of them
+
+
+def imported(twinrun, script, name, runs, metric="loss"):
+    """A file of curves: run -> [(step, text of a value)], in this order."""
+    lines = [f"{r},{s},{v}" for r, points in runs.items() for s, v in points]
+    script(f"{name}.csv", "\n".join([f"run,step,{metric}", *lines]) + "\n")
+    done = twinrun(
+        "import", "--csv", f"{name}.csv", "-m", metric, "--run-column", "run",
+        "--step-column", "step", "-o", f"{name}.json",
+    )  # fmt: skip
+    assert done.rc == 0, done
+
+
+CURVE = [(s, repr(1 / (s + 3))) for s in range(5)]
+ULP = [*CURVE[:3], (3, repr(math.nextafter(1 / 6, 1))), CURVE[4]]
+# How a second run stands to CURVE: its curve, are the numbers equal, what is said of it.
+PAIRS = {
+    "equal": (CURVE, True, "the imported numbers are equal, all 5"),
+    "lines in another order": (CURVE[::-1], True, "the imported numbers are equal, all 5"),
+    "one unit in the last place": (ULP, False, "differs first at step 3: 0.16666666666666666 and"),
+    "one point less": (CURVE[:-1], False, "equal numbers at 4 points; 1 stands in one alone"),
+    "one point more": ([*CURVE, (9, "1")], False, "equal numbers at 5 points; 1 stands in one"),
+    "a point twice": ([*CURVE, CURVE[4]], False, "equal numbers at 5 points; 1 stands in one"),
+    "another step": ([(s + 9, v) for s, v in CURVE], None, "no step in common: not compared"),
+    "a NaN": ([*CURVE[:4], (4, "nan")], False, "differs first at step 4: 0.14285714285714285 and"),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_report_of_a_pair(twinrun, script, work, pair):
+    """Equal numbers are equal numbers: in no form is a pair called the same run, or more than that;
+    and whatever differs by one number is not even called equal numbers."""
+    curve, equal, words = PAIRS[pair]
+    imported(twinrun, script, "c", {"a": CURVE, "b": curve})
+    done = twinrun("report", "c.json")
+    assert done.rc == 0 and words in done.out, done
+    assert done.out.startswith("IMPORTED  curves of 2 runs that twinrun did not record")
+    found = twinrun("report", "--json", "c.json").json
+    assert (found["schema"], found["outcome"]) == ("twinrun.imported/1", "imported")
+    first, second = found["files"][0]["runs"]
+    assert first["is_first"] and second["beside_first"]["equal_numbers"] is equal
+    assert twinrun("report", "--html", "c.html", "c.json").rc == 0
+    page = (work / "c.html").read_text()
+    page = page[page.index("<main") : page.index("</main>")]
+    for said in (done.out, json.dumps(found), page):
+        for never in (
+            "SAME",
+            "same run",
+            "identical",
+            "bit for bit",
+            "reproducib",
+            "deterministic",
+        ):
+            assert never not in said, never
+        assert "whether any two of these runs computed the same" in said
+        assert ("numbers are equal" in said) == (equal is True) or said == json.dumps(found)
+        assert "code and its version" in said and "seeds" in said
+    assert words.replace("'", "&#39;") in page
+
+
+def test_report_tells_nan_and_zero(twinrun, script):
+    """A NaN is the same number as a NaN, and -0 is not 0."""
+    nan = [(0, "nan"), (1, "2")]
+    imported(twinrun, script, "n", {"a": nan, "b": nan})
+    runs = twinrun("report", "--json", "n.json").json["files"][0]["runs"]
+    assert runs[1]["beside_first"]["equal_numbers"] is True
+    imported(twinrun, script, "z", {"a": [(0, "0.0"), (0, "-0.0")], "b": [(0, "-0.0"), (0, "0.0")]})
+    runs = twinrun("report", "--json", "z.json").json["files"][0]["runs"]
+    assert runs[1]["beside_first"]["equal_numbers"] is False
+
+
+def test_report_of_noise(twinrun, script, work):
+    """How far runs lie apart, by Python's own statistics; files are not mixed with one another, and
+    other metrics not held against it."""
+    ends = {"a": [1.0, 1.25, 0.5, 3.0], "b": [7.0, 7.5]}
+    for name, values in ends.items():
+        runs = {
+            f"{name}{i}": [(0, "2"), (5, str(v + 1)), (9, str(v))] for i, v in enumerate(values)
+        }
+        imported(twinrun, script, name, {**runs, "bad": [(0, "nan")]})
+    imported(twinrun, script, "other", {"x": CURVE}, metric="accuracy")
+    done = twinrun("report", "--json", "a.json", "b.json", "other.json")
+    assert done.rc == 0, done
+    for found, values in zip(done.json["files"], ends.values()):
+        noise = found["noise"]
+        assert noise["values"] == len(values)
+        assert noise["mean"] == pytest.approx(statistics.mean(values), rel=1e-15)
+        assert noise["sd"] == pytest.approx(statistics.stdev(values), rel=1e-14)
+        assert (noise["low"], noise["high"]) == (min(values), max(values))
+        assert noise["steps_of_all"] == 3 and noise["first_apart"] == 0
+        assert noise["last_apart"] == pytest.approx(max(values) - min(values), rel=1e-15)
+    (lonely,) = done.json["files"][2]["runs"]
+    assert lonely["beside_first"] is None
+    text = twinrun("report", "a.json", "b.json", "other.json").out
+    assert "another metric: not compared" in text and "left out  bad: its last value is" in text
+    assert "of 1 run of 1: 0.14285714285714285; of one value no spread can be said" in text
+    assert "twinrun significant a.json b.json" in text
+
+
+def test_report_of_hostile_curves(twinrun, script, work):
+    """Names are text, whatever they hold; a page of many runs and points is bounded."""
+    runs = {f"<script>{i}\x1b[31m": [(s, "1") for s in range(5000)] for i in range(70)}
+    imported(twinrun, script, "h", runs)
+    found = json.loads((work / "h.json").read_text())
+    found["metric"], found["source"], found["unknown"] = "<b>\u202e", "\x1b[2J", ["<i>", 7]
+    found["runs"][0]["name"] = "\n\r\t\x1b[0m</main>"
+    (work / "h.json").write_text(json.dumps(found))
+    done = twinrun("report", "--html", "h.html", "h.json")
+    assert done.rc == 0 and (work / "h.html").stat().st_size < 8 << 20, done
+    page = (work / "h.html").read_text()
+    assert "<script>0" not in page and "<b>" not in page and page.count("</main>") == 1
+    out = twinrun("report", "h.json").out
+    assert "\x1b" not in out and "\u202e" not in out and "and 30 more" in out
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"runs": [{"name": "a", "value": 1, "points": [[0.5, 1]]}]}, "expected [step, value]"),
+        ({"runs": [{"name": "a", "value": 1, "points": [[1, 1], [2]]}]}, "run 1, point 2"),
+        ({"runs": [{"name": "a", "value": 1, "points": [[1, "one"]]}]}, "expected [step, value]"),
+        ({"runs": [{"value": 1}]}, "expected a name and a value"),
+        ({"schema": "twinrun.check/1"}, "expected curves that `twinrun import` wrote"),
+    ],
+)
+def test_report_refuses_others(twinrun, script, work, change, words):
+    imported(twinrun, script, "c", {"a": CURVE})
+    found = {**json.loads((work / "c.json").read_text()), **change}
+    (work / "c.json").write_text(json.dumps(found))
+    done = twinrun("report", "c.json")
+    assert done.rc == 2 and words in done.err and not done.out, done
+    for option in ("--postmortem", "--output=x", "--ignore=x", "--tolerance=x"):
+        done = twinrun("report", option, "c.json")
+        assert done.rc == 2 and "numbers alone" in done.err, done
