@@ -11,6 +11,7 @@
 #include "terminal.h"
 
 #include "base.h"
+#include "src/compare/compare.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -110,6 +111,25 @@ int tw_record_exit(const struct tw_transparent *t)
     return killed_by_us ? TW_EXIT_INTERRUPTED : r->exit_code;
 }
 
+/* Says of ranks that should hold equal weights that they do not, or that it is not known. Trouble
+ * here is passed over: show says it. */
+static void say_replicas(const char *dir)
+{
+    struct twin_run *r = NULL;
+    char **text = NULL;
+    size_t count = 0;
+    if (twin_run_load(dir, &r, NULL) != 0)
+        return;
+    if (r->trace_count > 1)
+        twin_compare_replicas(r, false, &text, &count, NULL);
+    for (size_t i = 0; i < count; i++) {
+        tw_say("%s", text[i]);
+        tw_free(text[i]);
+    }
+    tw_free(text);
+    twin_run_free(r);
+}
+
 static int run(int argc, char **argv)
 {
     struct record_options a = {0};
@@ -132,8 +152,10 @@ static int run(int argc, char **argv)
     struct twin_run *r = t.trial.run;
     if (t.trial.end == TW_TRIAL_NOT_STARTED)
         tw_say("%s", r->message);
-    if (!a.record.quiet)
+    if (!a.record.quiet && r->dir) {
+        say_replicas(r->dir);
         tw_say("recorded in %s", r->dir);
+    }
     rc = tw_record_exit(&t);
     tw_ledger_note_run(a.record.home, a.record.ledger, r);
     twin_run_free(r);

@@ -28,6 +28,7 @@ from ._nodes import Nodes
 from ._notes import Notes
 from ._rates import Rates
 from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
+from ._replicas import Replicas
 from ._shown import attempt_of, attempts_of
 from ._tolerance import Tolerances
 from ._transplanted import Transplanted
@@ -57,7 +58,7 @@ def most_steps(ranges):
     return most
 
 
-class Recheck(Claims, Clock, Exchanges, Nodes, Notes, Rates, Tolerances, Transplanted):
+class Recheck(Claims, Clock, Exchanges, Nodes, Notes, Rates, Replicas, Tolerances, Transplanted):
     """All claims of one verdict against its runs."""
 
     # ---- the verdict's own word

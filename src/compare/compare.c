@@ -516,6 +516,8 @@ int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin
         tw_coverage_notes(&c, &side[i]);
     for (size_t i = 0; rc == 0 && i < n; i++)
         tw_waiting(&c, &side[i]);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        tw_replicas(&c, &side[i]);
     if (rc == 0 && n > 1)
         rc = tw_clock_experiment(&c, &side[0], err);
     if (rc == 0)

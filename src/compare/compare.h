@@ -377,6 +377,11 @@ bool twin_compare_glance(const struct twin_run *a, const struct twin_run *b,
                          struct twin_glance *out);
 /* How much a comparison of these runs has to read. */
 uint64_t twin_compare_bytes(const struct twin_run *const *runs, size_t n);
+/* Within one run: do its ranks hold equal weights that something (DistributedDataParallel) keeps
+ * equal? *texts: *count sentences, malloc'ed each and as a list, none where no rank noted that it
+ * holds such weights; with equal_too also of those that are equal. TWIN_ENOMEM, TWIN_EIO. */
+int twin_compare_replicas(const struct twin_run *run, bool equal_too, char ***texts, size_t *count,
+                          struct twin_error *err);
 /* Compares runs[1..] with runs[0]. */
 int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o,
                  struct twin_verdict **out, struct twin_error *err);

@@ -738,6 +738,10 @@ double tw_share_of_elements(struct tw_proc *p, uint32_t step, enum twin_kind kin
  * and c->unseen. */
 void tw_whole(struct tw_cmp *c, const struct tw_scan *scans, size_t count);
 
+/* ---- replicas.c: weights of one run that its ranks should hold equal: what is not so, as notes */
+void tw_replicas(struct tw_cmp *c, struct tw_side *side);
+extern size_t tw_replica_rows; /* records of a rank that are looked at; tests make it smaller */
+
 /* ---- run_facts.c: what is known of a run itself. Where it shows in what the job printed or named,
  * it means nothing. */
 /* The seconds since 1970 in which a bare number is a time stamp: of numbers of ten digits almost

@@ -22,6 +22,7 @@ from . import (
     naming,
     optim,
     refs,
+    replicas,
     rng,
     sites,
     steps,
@@ -160,8 +161,11 @@ def _root_enter(module, args, kwargs):
     rng.check("user code")
     if not root.stateless:
         written.entering(root)
-    if not root.announced and not root.stateless:
+    first = not root.announced and not root.stateless
+    if first:
         announce(root)
+    if not root.stateless:
+        replicas.entering(module, root, first)
     if root.stateless:
         handed.given(root.label, args, kwargs)
     else:

@@ -29,6 +29,7 @@ from . import (
     naming,
     parts,
     refs,
+    replicas,
     rng,
     steps,
     swift,
@@ -545,6 +546,7 @@ def before_step(optimizer, args, kwargs):
     parameters = _refresh(followed, optimizer)
     if S.level < TENSORS:
         return
+    replicas.stepping(followed.ids)
     state = _of(optimizer, "state")
     if not followed.steps and state:
         _record_first_moments(followed, state, parameters)

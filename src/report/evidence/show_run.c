@@ -6,6 +6,8 @@
  */
 #include "show_run.h"
 
+#include "src/compare/compare.h"
+
 #include "base.h"
 #include "json_text.h"
 #include "put.h"
@@ -116,6 +118,24 @@ static void text_notes(FILE *out, const struct twin_run *r, const struct tw_show
     }
 }
 
+/* Do the ranks hold equal weights where they should? Nothing where no rank says that they should.
+ */
+static void text_replicas(FILE *out, const struct twin_run *r)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    char **text = NULL;
+    size_t count = 0;
+    if (twin_compare_replicas(r, true, &text, &count, &err) != 0)
+        tw_put_to(out, "replicas  not compared: %s\n", err.message);
+    for (size_t i = 0; i < count; i++) {
+        char *shown = tw_printable(text[i], strlen(text[i]));
+        tw_put_to(out, "replicas  %s\n", shown ? shown : "");
+        tw_free(shown);
+        tw_free(text[i]);
+    }
+    tw_free(text);
+}
+
 void tw_show_run_text(FILE *out, const struct twin_run *r, const struct tw_shown_trace *traces,
                       const struct tw_show_asked *asked)
 {
@@ -141,6 +161,7 @@ void tw_show_run_text(FILE *out, const struct twin_run *r, const struct tw_shown
     tw_put_to(out, "traces    %zu\n", r->trace_count);
     for (size_t i = 0; i < r->trace_count; i++)
         text_trace(out, r->traces[i], &traces[i], asked->verified);
+    text_replicas(out, r);
     text_processes(out, r, asked->processes);
     text_files(out, r, asked->files);
     text_notes(out, r, traces, asked->notes);
@@ -201,6 +222,20 @@ static json_t *json_files(const struct twin_run *r)
     return list;
 }
 
+/* The same sentences; null where they could not be made. */
+static json_t *json_replicas(const struct twin_run *r)
+{
+    char **text = NULL;
+    size_t count = 0;
+    if (twin_compare_replicas(r, true, &text, &count, NULL) != 0)
+        return json_null();
+    json_t *list = tw_json_texts(text, count);
+    for (size_t i = 0; i < count; i++)
+        tw_free(text[i]);
+    tw_free(text);
+    return list;
+}
+
 json_t *tw_show_run_json(const struct twin_run *r, const struct tw_shown_trace *traces,
                          bool verified)
 {
@@ -225,6 +260,7 @@ json_t *tw_show_run_json(const struct twin_run *r, const struct tw_shown_trace *
     json_object_set_new(j, "stdout_sha256", json_string(r->stdout_sha256));
     json_object_set_new(j, "stderr_sha256", json_string(r->stderr_sha256));
     json_object_set_new(j, "traces", traces_of_run);
+    json_object_set_new(j, "replicas", json_replicas(r));
     json_object_set_new(j, "processes", json_processes(r));
     json_object_set_new(j, "files", json_files(r));
     json_object_set_new(j, "notes", tw_json_texts(r->notes, r->note_count));
