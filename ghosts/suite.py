@@ -126,6 +126,12 @@ class Staged:
             source = re.sub(rf"\b({name} = )[0-9_]+", rf"\g<1>{value}", source)
         return source
 
+    def as_redrawn(self, text):
+        """TEXT with the names that this copy's identifiers have."""
+        for old, new in self.names.items():
+            text = re.sub(rf"\b{old}\b", new, text)
+        return text
+
     def _write(self, source):
         self.names, redraws = {}, [self.truth]
         sources = {self.program + (".c" if is_c(self.name) else ""): source}

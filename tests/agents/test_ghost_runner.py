@@ -42,6 +42,10 @@ LAYERS = {
 class Sizes:
     sizes = {"QUIET": 4, "STEPS": 30}
 
+    @staticmethod
+    def as_redrawn(text):
+        return text.replace("table", "bodeko")
+
 
 def answer(outcome, *factors, layer="backward", step=5, reason=""):
     return {
@@ -96,6 +100,30 @@ def test_an_honest_end_has_a_reason():
     )
     assert RUNNER.judge_isolate(want, Sizes, answer("not-isolated", reason="not enough runs"))[0]
     assert RUNNER.judge_isolate(want, Sizes, answer("isolated", "clock"))[0]
+
+
+@pytest.mark.parametrize(
+    "rank, name, wrong",
+    [
+        (1, "module.bodeko", []),
+        (0, "module.bodeko", ["rank 1, found 0"]),
+        (None, "module.bodeko", ["rank 1, found None"]),
+        (1, "module.table", ["name /bodeko$/, found 'module.table'"]),
+        (0, None, ["rank 1, found 0", "name /bodeko$/, found None"]),
+    ],
+)
+def test_rank_and_name_are_judged_where_the_truth_has_them(rank, name, wrong):
+    """The name is that of the copy whose identifiers were redrawn."""
+    first = {"layer": "backward", "step": 5, "rank": rank, "name": name}
+    place = {"rank": 1, "name": "table$"}
+    arms = {"outcome": "differ", "first": {"layer": ["backward"], "step": [0, 9], **place}}
+    for found in (
+        RUNNER.judge_check(arms, Sizes, {"outcome": "differ", "first": first}),
+        RUNNER.judge_isolate(
+            TWO | place, Sizes, answer("isolated", "clock", "entropy") | {"first": first}
+        )[0],
+    ):
+        assert found == ["first difference: expected " + line for line in wrong]
 
 
 def test_the_suite_has_what_it_promises():

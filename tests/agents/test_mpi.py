@@ -355,6 +355,7 @@ GHOST = {
     "mpi-any-source": (0, "MPI_Bcast", "in", "unknown"),
     "mpi-algorithm": (0, "MPI_Allreduce", "out", "origin"),
     "mpi-bit-flip": (2, "MPI_Allreduce", "in", "unknown"),
+    "expert-order": (0, "MPI_Bcast", "in", "unknown"),
     "mpi-whole-numbers": None,
 }
 
