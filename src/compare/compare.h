@@ -86,6 +86,7 @@ struct twin_finding {
     struct twin_stats stats_a, stats_b; /* count 0 when not recorded */
     struct twin_digest digest_a, digest_b;
     size_t run_a, run_b;             /* which of the runs, from 0 */
+    bool weights_alone;              /* of these two weights alone were compared: other ranks */
     struct twin_evidence at_a, at_b; /* the record in each of them */
     /* what it was made from, as far as the trace says */
     struct {

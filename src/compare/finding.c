@@ -31,7 +31,8 @@ struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type typ
                                .site = tw_cmp_copy(c, ""),
                                .text = tw_cmp_copy(c, ""),
                                .run_a = c->run_a,
-                               .run_b = c->run_b};
+                               .run_b = c->run_b,
+                               .weights_alone = c->weights_alone};
     if (!f->layer || !f->process || !f->name || !f->scope || !f->op || !f->site || !f->text) {
         tw_finding_free(f);
         return NULL;
@@ -290,6 +291,7 @@ static void fill_evidence(struct tw_cmp *c, struct twin_finding *f, const struct
 {
     f->run_a = c->run_a;
     f->run_b = c->run_b;
+    f->weights_alone = c->weights_alone;
     if (d->a != TW_NONE)
         tw_evidence_set(&f->at_a, a, &a->rec[d->a]);
     if (d->b != TW_NONE)

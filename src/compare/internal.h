@@ -49,6 +49,7 @@ struct tw_cmp {
     char label_a[24], label_b[24]; /* "run 1", "run 3": the two runs at hand */
     struct tw_filters *filters;    /* lines that are left out; NULL: none */
     size_t run_a, run_b;           /* the same as numbers from 0 */
+    bool weights_alone;            /* tw_weights_alone() of the two */
     bool failed_a, failed_b;       /* did these two fail? */
     struct tw_claims claims;
     struct tw_clock *clock; /* the clock experiment; NULL: none was made */

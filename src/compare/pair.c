@@ -483,6 +483,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     snprintf(c->label_b, sizeof c->label_b, "run %zu", b->index + 1);
     c->run_a = a->index;
     c->run_b = b->index;
+    c->weights_alone = tw_weights_alone(c, a, b);
     int rc = tw_side_match(c, a, b, &pairs, &n);
     if (rc == 0)
         rc = tw_chain(c, a, b, &pairs, &n, &place, err);

@@ -93,7 +93,9 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
         *why = "single operations are seen in PyTorch jobs only";
         return false;
     }
-    return !several_trainers(v);
+    /* ranks of other numbers, or with other parts of weights, call operations on other tensors:
+     * the first of them would be called the first difference */
+    return !several_trainers(v) && !f->weights_alone;
 }
 
 bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why)

@@ -153,6 +153,14 @@ def test_other_numbers_of_ranks_are_compared(tmp_path):
         assert verdict["outcome"] == "differ", verdict["unseen"]
         assert verdict["first"]["name"] == "0.weight" and verdict["first"]["step"] == 1
         assert ", 0 refuted" in checked, checked
+    told = subprocess.run(
+        [os.path.join(BUILD, "cmd", "twinrun"), "diff", "--home", str(tmp_path), one, changed],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    # their operations have other tensors
+    assert "twinrun show" in told.stdout and "twinrun zoom" not in told.stdout, told
     said = "elements 128 to 255 of 0.weight differ between the runs: "
     said += "run 1's rank 1, run 2's ranks 2, 3"
     assert said in judged(tmp_path, changed, four)[0]["notes"]

@@ -128,6 +128,26 @@ static void arms_of_other_world_size(void **state)
     twin_verdict_free(v);
 }
 
+/* A difference that says of which kind its pair is: no operation is to be looked for between runs
+ * whose ranks call them on other tensors. */
+static void weights_alone_were_compared(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct synth *s[2] = {synth_new("a"), synth_new("b")};
+        for (int i = 0; i < 2; i++)
+            for (int rank = 0; rank < (i == 0 ? 1 : ranks); rank++) {
+                struct twin_writer *w = synth_process(s[i], rank, i == 0 ? 1 : ranks, NULL);
+                put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", (float)i);
+                twin_writer_step_end(w);
+            }
+        struct twin_verdict *v = judge(s[0], s[1], &arms);
+        expect_outcome(v, TWIN_DIFFER);
+        assert_int_equal(v->first->weights_alone, ranks == 2);
+        twin_verdict_free(v);
+    }
+}
+
 /* An evaluation in between, which one arm alone does. */
 static void what_one_arm_did_in_between(void **state)
 {
@@ -368,6 +388,7 @@ int main(void)
         cmocka_unit_test(a_second_process_that_begins_anew),
         cmocka_unit_test(what_the_seam_lost),
         cmocka_unit_test(arms_of_other_world_size),
+        cmocka_unit_test(weights_alone_were_compared),
         cmocka_unit_test(what_one_arm_did_in_between),
         cmocka_unit_test(order_beside_a_value),
         cmocka_unit_test(no_input_was_seen),
