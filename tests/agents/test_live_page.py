@@ -4,9 +4,11 @@ keyboard, news come by themselves, names obey nobody, no request leaves the host
 stays empty. Screenshots: BUILD/screenshots.
 """
 
+import base64
 import json
 import os
 import shutil
+import struct
 import subprocess
 import urllib.parse
 
@@ -111,7 +113,7 @@ def rows(server, path, **query):
 def test_overview_says_what_is_wrong_and_leads_there(browser, fleet, shots):
     with serving(fleet) as s:
         diverged = rows(s, "verdicts", outcome="differ")
-        p = Live(browser, s, allowed=[GONE])
+        p = Live(browser, s)
         links = p.page.locator("#latest li a")
         assert links.count() == len(diverged) == 1
         assert diverged[0]["first"] in links.first.text_content()
@@ -119,8 +121,192 @@ def test_overview_says_what_is_wrong_and_leads_there(browser, fleet, shots):
             assert row["words"] in p.page.locator("main").text_content()
         p.page.wait_for_selector(".draw canvas")
         p.page.screenshot(path=f"{shots}/live-overview.png", full_page=True)
-        links.first.click()
-        p.at("#/comparison/" + diverged[0]["id"])
+        p.done()
+
+
+def drawn(p, n=1):
+    p.page.wait_for_function(
+        "n => [...document.querySelectorAll('.draw')].filter(d => d.picture).length >= n", arg=n
+    )
+
+
+def pixel(p, figure, column, row):
+    """The colour at the corner of a cell, as the canvas has it."""
+    return p.page.evaluate(
+        """([f, c, r]) => {
+        const p = document.querySelectorAll('.draw')[f].picture, at = p.rectOf(c, r);
+        const copy = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
+        copy.drawImage(p.canvas, -(at.x + 1), -(at.y + 1));
+        return [...copy.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+    }""",
+        [figure, column, row],
+    )
+
+
+def style(p, name):
+    text = p.page.evaluate(
+        "n => getComputedStyle(document.documentElement).getPropertyValue(n).trim()", name
+    )
+    return [int(text[i : i + 2], 16) for i in (1, 3, 5)]
+
+
+def codes(field):
+    return [c[0] for c in struct.iter_unpack("<H", base64.b64decode(field["cells"]))]
+
+
+@pytest.mark.parametrize("width,scheme", [(1000, "light"), (400, "dark")])
+def test_three_clicks_lead_to_the_tensor(browser, fleet, shots, width, scheme):
+    """The project that is broken, its comparison, the cell; each states what the API says."""
+    with serving(fleet) as s:
+        verdict = rows(s, "verdicts", outcome="differ")[0]
+        answer = s.get("/api/v1/comparisons/" + verdict["id"]).json
+        first = answer["compared"]["verdict"]["first"]
+        p = Live(browser, s, width=width, color_scheme=scheme)
+        p.page.click("main a[href='#/incident/speech']")  # 1
+        p.at("#/incident/speech")
+        text = p.page.locator("main").text_content()
+        assert verdict["first"] in text and "twinrun diff" in text
+        assert "Open: the job did not agree since." in text
+        assert p.fits()
+        p.page.screenshot(path=f"{shots}/live-incident-{scheme}.png", full_page=True)
+        p.page.click("text=Show where and why")  # 2
+        p.at("#/comparison/" + verdict["id"])
+        drawn(p)
+        assert first["place"] in p.page.locator("main").text_content()
+        p.page.locator(".tools button").first.click()  # 3
+        field = answer["heatmap"]
+        row, column = field["mark"]
+        said = p.page.locator(".readout").first.text_content()
+        assert said.startswith(f"step {field['columns'][column]['first']} · ")
+        assert first["name"] in said and "differs" in said
+        code = codes(field)
+        wide = len(field["columns"])
+        equal = code.index(1)
+        assert pixel(p, 0, equal % wide, equal // wide) == style(p, "--equal")
+        assert pixel(p, 0, column, row) != style(p, "--equal")
+        assert p.fits()
+        p.page.screenshot(path=f"{shots}/live-comparison-{scheme}.png", full_page=True)
+        p.done()
+
+
+def test_pictures_are_read_by_keyboard(browser, fleet):
+    with serving(fleet) as s:
+        verdict = rows(s, "verdicts", outcome="differ")[0]
+        field = s.get("/api/v1/comparisons/" + verdict["id"]).json["heatmap"]
+        code, wide = codes(field), len(field["columns"])
+        p = Live(browser, s, "#/comparison/" + verdict["id"])
+        drawn(p)
+        for _ in range(40):
+            p.page.keyboard.press("Tab")
+            if p.page.evaluate("document.activeElement.className === 'map'"):
+                break
+        else:
+            raise AssertionError("Tab does not reach the picture")
+        p.page.keyboard.press("Home")
+        for _ in range(len(field["rows"])):
+            p.page.keyboard.press("ArrowUp")
+        words = {0: "not recorded", 1: "equal, bit for bit"}
+        for k, row in enumerate(field["rows"]):  # column 0 from the top to the bottom
+            said = p.page.locator(".readout").first.text_content()
+            assert row["name"] in said, (k, said)
+            assert said.endswith(words.get(code[k * wide], "")) or "differs" in said
+            outlined = row["first"] == field["columns"][0]["first"]
+            assert ("first difference of this row" in said) == outlined
+            p.page.keyboard.press("ArrowDown")
+        # Only a part of it, by the form.
+        p.page.fill("#q-tensor", "*w1*")
+        p.page.fill("#q-to", "5")
+        p.page.press("#q-to", "Enter")
+        p.page.wait_for_function("() => location.hash.includes('tensor=')")
+        p.page.wait_for_function(
+            "() => document.querySelector('.draw')?.picture?.columns === 6"
+            " && document.querySelector('.draw').picture.head.row.every(r => r.includes('w1'))"
+        )
+        p.done()
+
+
+def test_classes_and_what_is_left_of_them(browser, tmp_path, shots):
+    """Three runs that are the same and two that leave."""
+    home = str(tmp_path)
+    env = {**os.environ, "TWINRUN_LEDGER": "", "TWINRUN_HOME": home}
+    for ordered in "11100":
+        subprocess.run(
+            [TWINRUN, "record", "--", TRAINER, "--steps", "12", *["--ordered"] * int(ordered)],
+            env=env,
+            check=True,
+            capture_output=True,
+            timeout=PATIENCE * 4,
+        )
+    folder = os.path.join(home, "runs")
+    names = sorted(os.listdir(folder), key=lambda n: os.stat(os.path.join(folder, n)).st_mtime_ns)
+    r = subprocess.run([TWINRUN, "diff", *names], env=env, capture_output=True, timeout=PATIENCE)
+    assert r.returncode == 1, r
+    with serving(home) as s:
+        verdict = rows(s, "verdicts", outcome="differ")[0]
+        answer = s.get("/api/v1/comparisons/" + verdict["id"]).json
+        tree = answer["compared"]["classes"]
+        p = Live(browser, s, "#/comparison/" + verdict["id"])
+        drawn(p, 3)
+        text = p.page.locator("main").text_content()
+        for branch in tree:
+            if branch["parent"] is not None:
+                assert f"leaves at step {branch['step']}: " in text
+        assert p.page.locator(".tree-rows li").count() == len(tree) > 1
+        assert "Still identical" in text
+        # The other runs are chosen one by one, and say what they are.
+        agreeing = next(i for i, r in enumerate(answer["runs"]) if r["agreed"] == "agrees")
+        p.page.click(f"main a[href='#/comparison/{verdict['id']}?other={agreeing}']")
+        p.page.wait_for_function(
+            "() => document.querySelector('main .answer')?.textContent.startsWith('Same: ')"
+        )
+        p.page.screenshot(path=f"{shots}/live-classes.png", full_page=True)
+        p.done()
+
+
+def test_ranks_have_a_grid(browser, tmp_path, shots):
+    mpi, job = (
+        shutil.which("mpirun.openmpi"),
+        os.path.join(BUILD, "workloads", "trainer_mpi_openmpi"),
+    )
+    if not mpi or not os.path.exists(job):
+        pytest.skip("Open MPI is not installed: ./dev test installs it")
+    how = f"{mpi} --allow-run-as-root --oversubscribe -n 3 {job} --steps 6 --plain --permute "
+    r = subprocess.run(
+        [TWINRUN, "check", "--home", str(tmp_path), "--a", how + "0", "--b", how + "1"],
+        env={**os.environ, "TWINRUN_LEDGER": ""},
+        capture_output=True,
+        timeout=PATIENCE * 4,
+    )
+    assert r.returncode == 1, r
+    with serving(tmp_path) as s:
+        verdict = rows(s, "verdicts", outcome="differ")[0]
+        grid = s.get("/api/v1/comparisons/" + verdict["id"]).json["compared"]["grid"]
+        p = Live(browser, s, "#/comparison/" + verdict["id"])
+        drawn(p, 2)
+        label = p.page.locator("canvas.map").nth(1).get_attribute("aria-label")
+        assert f"{len(grid['rows'])} rows by {len(grid['columns'])} columns" in label
+        assert f"{len(grid['outlines'])} outlined" in label
+        p.page.screenshot(path=f"{shots}/live-ranks.png", full_page=True)
+        p.done()
+
+
+def test_a_removed_folder_leaves_the_verdict(browser, tmp_path):
+    home = str(tmp_path)
+    check(home, "--steps", "5", project="speech", code=1)
+    with serving(home) as s:
+        verdict = rows(s, "verdicts", outcome="differ")[0]
+        for name in os.listdir(os.path.join(home, "runs")):
+            shutil.rmtree(os.path.join(home, "runs", name))
+        p = Live(
+            browser,
+            s,
+            "#/comparison/" + verdict["id"],
+            allowed=["Failed to load resource: the server responded with a status of 410 (Gone)"],
+        )
+        p.page.wait_for_selector("main .answer")
+        text = p.page.locator("main").text_content()
+        assert verdict["first"] in text and "No pictures: " in text
+        assert p.page.locator("canvas").count() == 0
         p.done()
 
 

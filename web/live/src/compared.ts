@@ -55,7 +55,7 @@ export interface Survival {
 export interface Compared {
   verdict: {
     outcome: string;
-    bitwise: boolean;
+    bitwise: string;
     headline: string;
     first: Finding | null;
     origins: Finding[];

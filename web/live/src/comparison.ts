@@ -17,13 +17,14 @@ function cells(base64: string): Uint16Array {
 }
 
 const plain = (t: string): string => cut(t, 120);
-const tensorName = (r: { phase: string; kind: string; name: string; rank: number | null }): string =>
-  plain([r.rank === null ? '' : `rank ${r.rank}`, r.phase, r.kind, r.name].filter(t => t).join(' '));
+/** The group beside it says the phase; the rank is said where there are several. */
+const tensorName = (r: Field['rows'][number], ranks: boolean): string =>
+  plain([ranks && r.rank !== null ? `rank ${r.rank}` : '', r.kind, r.name === r.kind ? '' : r.name].filter(t => t).join(' '));
 
 // ---- words
 
 function finding(f: Finding): HTMLElement {
-  const role = f.role === 'origin' ? 'here it begins' : f.role === 'carrier' ? 'carries on what came from elsewhere' : '';
+  const role = f.role === 'origin' ? 'here it begins' : f.role === 'carrier' ? 'carries on what came from elsewhere' : 'whether it begins here is not known';
   return facts(
     ['Where', foreign(f.place, 400)],
     ['Role', role],
@@ -35,17 +36,21 @@ function finding(f: Finding): HTMLElement {
 function answer(c: Compared): HTMLElement[] {
   const v = c.verdict;
   const { compared, differing, differing_exact: exact } = v.steps;
+  const many = differing ? `${exact ? '' : 'at least '}${count(differing)} differ`
+    : v.outcome === 'same' ? 'none differs' : 'how many differ is not known';
+  const word = { same: 'Same', differ: 'They differ', inconclusive: 'Not known' }[v.outcome] ?? v.outcome;
   const extra = v.origins.filter(o => o.place !== v.first?.place);
   return [
     h('p', { class: `answer ${v.outcome === 'differ' ? 'found' : v.outcome === 'same' ? 'clean' : 'open'}` },
-      foreign(v.headline, 300)),
+      `${word}: `, foreign(v.headline, 300)),
     ...(v.first ? [h('h2', {}, 'First difference'), finding(v.first)] : []),
     facts(
       ['Equal before', v.equal_before ? foreign(v.equal_before, 600) : null],
       ['Then', v.then.length ? foreign(v.then.map(t => `${t.what} ${t.step}`).join(' → '), 600) : null],
-      ['Steps', `${count(compared)} compared, ${exact ? '' : 'at least '}${count(differing)} differ`],
+      ['Steps', `${count(compared)} compared, ${many}`],
       ['Drift', v.drift_per_step === null ? null : `grows ×${figure(v.drift_per_step)} per step`]),
-    ...(extra.length ? [h('details', {}, h('summary', {}, `Other origins (${count(extra.length)})`),
+    ...(extra.length ? [h('details', {}, h('summary', {},
+      `${extra.every(o => o.role === 'origin') ? 'Other origins' : 'Other places that may be the first'} (${count(extra.length)})`),
       ...extra.slice(0, 50).map(finding))] : [])];
 }
 
@@ -62,10 +67,11 @@ function field(f: Field, c: Compared, signal: AbortSignal): HTMLElement[] {
     const k = step === null ? -1 : f.columns.findIndex(x => x.first <= step && step <= x.last);
     if (step !== null && k >= 0) outlines.push([r, k, `first difference of this row, at step ${step}`]);
   });
+  const ranks = new Set(f.rows.map(r => r.rank)).size > 1;
   const merged = f.rows.some(r => r.tensors > 1);
   const head = {
     columns: f.columns.length, rows: f.rows.length,
-    row: f.rows.map(r => tensorName(r) + (r.tensors > 1 ? ` and ${count(r.tensors - 1)} more` : '')),
+    row: f.rows.map(r => tensorName(r, ranks) + (r.tensors > 1 ? ` and ${count(r.tensors - 1)} more` : '')),
     group: f.rows.map(r => plain(r.group) + (r.mixed ? ' and others' : '')),
     columnName: 'step', valueName: 'relative distance', outlines, outlineName: 'where a row differs first',
     ...(f.mark ? { markName: 'first difference', markRow: f.mark[0], markColumn: f.mark[1] } : {}),
