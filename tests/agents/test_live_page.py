@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import urllib.parse
@@ -19,6 +20,7 @@ from serve_helper import BUILD, PATIENCE, TWINRUN, serving
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TRAINER = os.path.join(BUILD, "workloads", "trainer")
+JOB = os.path.join(BUILD, "tests", "cli", "job")
 DIST = os.path.join(ROOT, "web", "live", "dist")
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
 MS = PATIENCE * 1000
@@ -353,6 +355,70 @@ def test_news_come_by_themselves(browser, tmp_path):
         p.page.wait_for_selector("html[data-live=true]")
         check(home, "--steps", "5", project="vision", code=1)
         p.page.wait_for_selector("#latest li")
+        p.done()
+
+
+def test_a_search_is_followed_while_it_goes_on(browser, tmp_path, shots):
+    """isolate is stopped in its middle, so that what the page shows then can be looked at at leisure."""
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {**os.environ, "TWINRUN_LEDGER": ""}
+    subprocess.run([TWINRUN, "ls", "--home", home], env=env, check=True, timeout=PATIENCE)
+    job = [JOB, "--steps", "6", "--noise-at", "3", "--sleep-ms", "60"]
+    with serving(home) as s:
+        p = Live(browser, s, "#/searches")
+        p.page.wait_for_selector("html[data-live=true]")
+        assert "None is in the ledger" in p.page.locator("main").text_content()
+        isolate = subprocess.Popen(
+            [TWINRUN, "isolate", "--home", home, "--", *job],
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            p.page.wait_for_selector("ul[aria-label='Searches that go on'] a")
+            isolate.send_signal(signal.SIGSTOP)
+            (name,) = os.listdir(home / "searches")
+            with open(home / "searches" / name / "log.jsonl") as f:
+                tests = [json.loads(line) for line in f]
+            p.page.click("ul[aria-label='Searches that go on'] a")
+            p.at("#/search/" + name)
+            assert f"Going on: {len(tests)} test" in p.page.locator("main .answer").text_content()
+            assert p.page.locator(".steps > li").count() == len(tests)
+            p.page.screenshot(path=f"{shots}/live-search-going-on.png", full_page=True)
+            isolate.send_signal(signal.SIGCONT)
+            p.page.wait_for_function(
+                "n => document.querySelectorAll('.steps > li').length > n", arg=len(tests)
+            )
+        finally:
+            isolate.send_signal(signal.SIGCONT)
+            assert isolate.wait(PATIENCE * 2) == 1  # a cause was found
+        p.page.wait_for_function(
+            "() => !document.querySelector('main .answer').textContent.startsWith('Going on')"
+        )
+        (row,) = rows(s, "searches")
+        p.page.click("nav a[href='#/searches']")
+        p.page.click(f"main a[href='#/search/{row['id']}']")
+        p.at("#/search/" + row["id"])
+        search = s.get("/api/v1/searches/" + row["id"]).json["search"]
+        assert p.page.locator("main .answer").text_content() == "cause: " + row["cause"]
+        lanes = p.page.locator(".lane")
+        assert lanes.count() == len(search["hypotheses"]) > 1
+        for i, h in enumerate(search["hypotheses"]):
+            marks = lanes.nth(i).locator("[data-test]")
+            of = [t for t in search["tests"] if h["first"] <= t["number"] <= h["last"]]
+            of = [t for t in of if (t["purpose"], t["pinned"]) == (h["purpose"], h["pinned"])]
+            assert marks.count() == len(of) == h["tests"]
+            assert marks.all_text_contents() == ["≠" if t["parted"] else "=" for t in of]
+        items = p.page.locator(".steps > li").all_text_contents()
+        assert len(items) == len(search["tests"])
+        for text, t in zip(reversed(items), search["tests"]):
+            assert text.startswith(f"Test {t['number']}")
+            assert ("≠ differed" if t["parted"] else "= stayed the same") in text
+        p.page.screenshot(path=f"{shots}/live-search.png", full_page=True)
+        p.page.set_viewport_size({"width": 400, "height": 800})
+        assert p.fits()
+        p.page.screenshot(path=f"{shots}/live-search-400.png", full_page=True)
         p.done()
 
 

@@ -2,45 +2,54 @@
 /* Searches for a cause: the list, and one of them as it went or goes on. */
 
 import { get, pages, Refused } from './api';
-import { code, count, duration, facts, foreign, h, link, moment, plural, stamp } from './dom';
+import { code, count, duration, facts, foreign, h, link, moment, plain, plural, stamp } from './dom';
 import type { View } from './main';
 import type { Verdict } from './types';
 import { empty, found, outcome, runLink, short, verdictList } from './words';
 
+// What /api/v1/searches/ID says: src/serve/schemas/timeline.json.
 interface Test {
   number: number;
   purpose: string;
   parted: boolean;
-  status: string;
+  ended: string;
   layer: string | null;
   step: number | null;
   steps: number | null;
-  seconds: number | null;
+  seconds: number;
   run: string;
-  world: string;
-  pinned: string[];
-  same: string[];
+  pinned: string[] | null;
 }
 
 interface Hypothesis {
-  factors: string[];
+  purpose: string;
+  pinned: string[];
+  free: string[];
   tests: number;
   parted: number;
+  failed: number;
   first: number;
   last: number;
 }
 
 interface Search {
   id: string;
-  verdict: Verdict | null;
-  state: 'running' | 'ended' | 'interrupted';
-  started_ns: number | null;
-  changed_ns: number | null;
+  state: 'running' | 'open' | 'ended';
+  command: string;
+  arms: [string, string] | null;
   factors: string[];
   plan: string;
-  tests: Test[];
+  started_ns: number;
+  changed_ns: number;
   tests_all: number;
+  unread: number;
+  tests: Test[];
   hypotheses: Hypothesis[];
+}
+
+interface Timeline {
+  verdict: Verdict | null;
+  search: Search | null;
 }
 
 const SHOWN = 300;
@@ -51,10 +60,12 @@ const names = (of: string[]): HTMLElement =>
 export async function searches(
   place: HTMLElement, _: string, __: URLSearchParams, signal: AbortSignal
 ): Promise<View> {
+  const going = new Map<string, HTMLElement>(); // those of which an event spoke
+  const live = h('ul', { class: 'rows', 'aria-label': 'Searches that go on' });
   const fill = async () => {
     const rows: Verdict[] = [];
     const { whole } = await pages<Verdict>('searches', 'searches', 200, {}, page => void rows.push(...page), signal);
-    place.replaceChildren(h('h1', {}, 'Searches for a cause'),
+    place.replaceChildren(h('h1', {}, 'Searches for a cause'), ...(going.size ? [live] : []),
       rows.length ? verdictList(rows, 'Searches, newest first') : empty('None is in the ledger: twinrun isolate makes them.'),
       ...(whole ? [] : [empty('The newest 200.')]));
   };
@@ -62,6 +73,15 @@ export async function searches(
   return {
     title: 'searches',
     news: what => {
+      for (const { kind, data } of what) {
+        if (kind !== 'search') continue;
+        const s = (data as { search: { id: string; state: string; tests: number; parted: number } }).search;
+        if (s.state === 'running')
+          going.set(s.id, h('li', {}, link(`#/search/${encodeURIComponent(s.id)}`, h('span', { class: 'line' }, badge('open', 'going on'),
+            h('strong', {}, foreign(s.id, 80)), h('span', { class: 'right soft' }, `${plural(s.tests, 'test')}, ${count(s.parted)} differed`)))));
+        else going.delete(s.id);
+      }
+      live.replaceChildren(...going.values());
       if (what.some(m => m.kind !== 'run')) void fill().catch(() => undefined);
     },
   };
@@ -69,36 +89,58 @@ export async function searches(
 
 /** What a test came to: that runs differ is what a search looks for, and not by itself bad. */
 function came(t: Test): HTMLElement {
-  if (t.status !== 'well') return badge(t.status === 'not ended' ? 'open' : 'trouble', foreign(t.status, 40).textContent ?? '');
+  if (t.ended !== 'well') return badge(t.ended === 'not ended' ? 'open' : 'trouble', plain(`ended ${t.ended}`, 40));
   return t.parted ? badge('found', '≠ differed') : badge('clean', '= stayed the same');
 }
 
 function test(t: Test): HTMLElement {
-  const tone = t.status !== 'well' ? 'open' : t.parted ? 'found' : 'clean';
+  const tone = t.ended !== 'well' ? 'open' : t.parted ? 'found' : 'clean';
   return h('li', { class: tone },
-    h('div', { class: 'line' }, h('strong', {}, `Test ${count(t.number)}`), came(t), foreign(t.purpose, 60),
-      h('span', { class: 'right soft' }, t.seconds === null ? '' : duration(t.seconds))),
-    h('div', { class: 'soft' }, 'held still: ', names(t.pinned),
-      ...(t.parted && t.step !== null ? [`; first difference at step ${count(t.step)}`] : []),
+    h('div', { class: 'line' }, h('strong', {}, `Test ${count(t.number)}`), came(t), foreign(meaning(t.purpose), 60),
+      h('span', { class: 'right soft' }, duration(t.seconds))),
+    h('div', { class: 'soft' }, ...(t.pinned ? ['held still: ', names(t.pinned)] : ['what was held still is not in the journal']),
+      t.parted && t.step !== null ? `; first difference at step ${count(t.step)}` : '',
       ...(t.layer ? [', ', foreign(t.layer, 60)] : [])));
 }
 
-function hypotheses(of: Hypothesis[], last: number): HTMLElement {
-  const head = ['Factors', 'Tests', 'Differed', 'Tested from', 'to'];
-  return h('div', { class: 'wide', tabindex: '0', role: 'region', 'aria-label': 'Hypotheses' }, h('table', {},
-    h('thead', {}, h('tr', {}, ...head.map(text => h('th', { scope: 'col' }, text)))),
-    h('tbody', {}, ...of.slice(0, SHOWN).map(k => h('tr', {}, h('th', { scope: 'row' }, names(k.factors)),
-      h('td', { class: 'n' }, count(k.tests)), h('td', { class: 'n' }, count(k.parted)),
-      h('td', { class: 'n' }, `test ${count(k.first)}`),
-      h('td', { class: 'n' }, k.last === last ? 'the last' : `test ${count(k.last)}`))))));
+const sign = (t: Test): [string, string] =>
+  t.ended !== 'well' ? ['open', '?'] : t.parted ? ['found', '≠'] : ['clean', '='];
+
+/** One lane for each hypothesis; a mark stands where its test stood among all. */
+function lanes(s: Search): HTMLElement {
+  const key = (purpose: string, pinned: string[] | null) => JSON.stringify([purpose, pinned ?? []]);
+  const lane = new Map(s.hypotheses.slice(0, SHOWN).map(k => [key(k.purpose, k.pinned), [] as Node[]]));
+  s.tests.forEach((t, i) => {
+    const [tone, mark] = sign(t);
+    const cell = h('span', { class: `mark ${tone}`, 'data-test': t.number, title: `test ${t.number}` }, mark);
+    cell.style.gridColumn = String(i + 1);
+    lane.get(key(t.purpose, t.pinned))?.push(cell);
+  });
+  const rest = s.hypotheses.length - SHOWN;
+  return h('div', {},
+    h('p', { class: 'soft' }, 'From left to right as time went: ≠ two runs differed, = they stayed the same, ? the test failed.'),
+    h('div', { class: 'wide lanes', tabindex: '0', role: 'region', 'aria-label': 'Hypotheses and their tests' },
+      ...s.hypotheses.slice(0, SHOWN).map(k => h('div', { class: 'lane' },
+        h('div', { class: 'label' }, h('strong', {}, foreign(meaning(k.purpose), 90)),
+          k.purpose === 'baseline' || k.purpose === 'free' ? '' : h('span', {}, ': held still ', names(k.pinned)),
+          h('span', { class: 'soft' }, `; ${count(k.parted)} of ${plural(k.tests, 'test')} differed${k.failed ? `, ${count(k.failed)} failed` : ''}`)),
+        h('div', { class: 'marks' }, ...(lane.get(key(k.purpose, k.pinned)) ?? []))))),
+    rest > 0 ? empty(`${plural(rest, 'more hypothesis', 'more hypotheses')}.`) : null);
 }
 
-function answer(s: Search): HTMLElement {
-  if (s.state === 'running') return h('p', { class: 'answer open' }, `Going on: ${plural(s.tests_all, 'test')} so far.`);
-  if (s.state === 'interrupted') return h('p', { class: 'answer open' }, 'Interrupted before it had an answer.');
-  const v = s.verdict;
-  if (!v) return h('p', { class: 'answer open' }, 'Ended; its verdict is not in the ledger.');
-  return h('p', { class: `answer ${v.cause ? 'found' : 'open'}` }, foreign(found(v), 300));
+/** Why a test was made, for people who do not know the procedure. */
+function meaning(purpose: string): string {
+  return {
+    baseline: 'As the job is', reference: 'To compare with', contrast: 'One thing changed', pins: 'With the suspects held still',
+    'failing pin': 'A pin that failed', vote: 'Asked again', free: 'Once more as the job is',
+  }[purpose] ?? purpose;
+}
+
+function answer({ search: s, verdict: v }: Timeline): HTMLElement {
+  if (s?.state === 'running') return h('p', { class: 'answer open' }, `Going on: ${plural(s.tests_all, 'test')} so far.`);
+  if (v) return h('p', { class: `answer ${v.cause ? 'found' : 'open'}` }, foreign(found(v), 300));
+  if (s?.state === 'open') return h('p', { class: 'answer open' }, 'Interrupted, or nothing is known of it since its last test.');
+  return h('p', { class: 'answer open' }, 'Ended; the page knows no verdict of it. The list of searches has those of the ledger.');
 }
 
 function about(v: Verdict): HTMLElement {
@@ -108,19 +150,22 @@ function about(v: Verdict): HTMLElement {
     ['Runs', v.runs.length ? h('span', {}, ...v.runs.slice(0, 20).flatMap((r, i) => [i ? ', ' : '', runLink(r.id)])) : null]);
 }
 
-function whole(s: Search): HTMLElement[] {
-  const tests = [...s.tests].sort((a, b) => b.number - a.number);
-  return [answer(s),
-    facts(['Began', s.started_ns ? h('span', {}, moment(s.started_ns), ` (${stamp(s.started_ns)})`) : null],
-      ['Last news', s.changed_ns ? moment(s.changed_ns) : null], ['Plan', s.plan ? foreign(s.plan, 600) : null],
-      ['Factors', s.factors.length ? names(s.factors) : null]),
-    ...(s.verdict ? [about(s.verdict)] : []),
-    h('h2', {}, 'Hypotheses'), s.hypotheses.length ? hypotheses(s.hypotheses, s.tests_all) : empty('None was tested yet.'),
-    h('h2', {}, `Tests, newest first (${count(s.tests_all)})`),
-    h('ol', { class: 'steps' }, ...tests.slice(0, SHOWN).map(test)),
-    ...(tests.length < s.tests_all || tests.length > SHOWN
-      ? [empty(`${count(Math.min(SHOWN, tests.length))} of ${plural(s.tests_all, 'test')}.`)] : [])];
+function timeline(s: Search): HTMLElement[] {
+  const tests = [...s.tests].reverse(); // newest first: what one waits for is at the top
+  const shown = tests.slice(0, SHOWN);
+  return [
+    facts(['Command', s.arms ? null : code(s.command)], ['Command A', s.arms && code(s.arms[0])], ['Command B', s.arms && code(s.arms[1])],
+      ['Began', h('span', {}, moment(s.started_ns), ` (${stamp(s.started_ns)})`)], ['Last news', moment(s.changed_ns)],
+      ['Plan', s.plan ? foreign(s.plan, 600) : null], ['Factors', s.factors.length ? names(s.factors) : null],
+      ['Not readable', s.unread ? `${plural(s.unread, 'line')} of its journal` : null]),
+    h('h2', {}, `What was tried (${count(s.hypotheses.length)})`),
+    s.hypotheses.length ? lanes(s) : empty('Nothing was tested yet.'),
+    h('h2', {}, `Tests, newest first (${count(s.tests_all)})`), h('ol', { class: 'steps' }, ...shown.map(test)),
+    ...(shown.length < s.tests_all ? [empty(`${count(shown.length)} of ${plural(s.tests_all, 'test')}.`)] : [])];
 }
+
+const whole = (t: Timeline): HTMLElement[] => [answer(t), ...(t.verdict ? [about(t.verdict)] : []),
+  ...(t.search ? timeline(t.search) : [h('p', { class: 'card open' }, 'Its journal is not there any more: what it tried cannot be shown.')])];
 
 /** Of a search whose folder is gone the ledger has what it found. */
 async function fromLedger(id: string, signal: AbortSignal): Promise<Verdict | null> {
@@ -135,8 +180,12 @@ async function fromLedger(id: string, signal: AbortSignal): Promise<Verdict | nu
 export async function search(
   place: HTMLElement, id: string, _: URLSearchParams, signal: AbortSignal
 ): Promise<View> {
+  const known = new Set([id]); // that of the verdict, and that of the search: an event has the latter
   const fill = async () => {
-    const body = await get<Search>(`searches/${encodeURIComponent(id)}`, {}, signal).then(whole, async (error: unknown) => {
+    const body = await get<Timeline>(`searches/${encodeURIComponent(id)}`, {}, signal).then(t => {
+      if (t.search) known.add(t.search.id);
+      return whole(t);
+    }, async (error: unknown) => {
       const v = error instanceof Refused && error.status !== 401 ? await fromLedger(id, signal) : null;
       if (!v || !(error instanceof Refused)) throw error;
       return [h('p', { class: `answer ${v.cause ? 'found' : 'open'}` }, foreign(found(v), 300)),
@@ -150,7 +199,7 @@ export async function search(
     title: `search ${short(id)}`,
     news: what => {
       const mine = what.some(({ kind, data }) => kind === 'reset' ||
-        (kind === 'search' && (data as { search: { id: string } }).search.id === id) ||
+        (kind === 'search' && known.has((data as { search: { id: string } }).search.id)) ||
         (kind === 'verdict' && (data as { verdict: Verdict }).verdict.id === id));
       if (mine) void fill().catch(() => undefined);
     },
