@@ -7,6 +7,7 @@ stays empty. Screenshots: BUILD/screenshots.
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -355,6 +356,47 @@ def test_news_come_by_themselves(browser, tmp_path):
         p.page.wait_for_selector("html[data-live=true]")
         check(home, "--steps", "5", project="vision", code=1)
         p.page.wait_for_selector("#latest li")
+        p.done()
+
+
+@pytest.mark.parametrize("width,scheme", [(1000, "light"), (400, "dark")])
+def test_an_incident_report_says_what_to_do(browser, tmp_path_factory, shots, width, scheme):
+    """From the overview to the report of a divergence whose cause isolate found."""
+    home = tmp_path_factory.mktemp("incident") / "home"
+    env = {**os.environ, "TWINRUN_LEDGER": "", "TWINRUN_HOME": str(home), "TWINRUN_PROJECT": "vision"}
+    job = [JOB, "--steps", "6", "--noise-at", "3"]
+    for verb, code in ("isolate", 1), ("record", 0), ("record", 0):
+        r = subprocess.run(
+            [TWINRUN, verb, "--", *job], env=env, capture_output=True, timeout=PATIENCE * 2
+        )
+        assert r.returncode == code, r
+    diff = [TWINRUN, "diff", "last~1", "last"]
+    assert subprocess.run(diff, env=env, capture_output=True, timeout=PATIENCE).returncode == 1
+    with serving(home) as s:
+        verdict = next(v for v in rows(s, "verdicts", outcome="differ") if v["verb"] == "diff")
+        told = s.get(f"/api/v1/verdicts/{verdict['id']}/postmortem").json
+        p = Live(browser, s, "#/incident/vision", width=width, color_scheme=scheme)
+        p.page.click("text=Incident report")
+        p.at(f"#/postmortem/{verdict['id']}")
+        text = p.page.locator("main").text_content()
+        assert f"The two runs differ from step {told['first_step']} on." in text
+        cause = next(c["cause"] for c in told["checks"] if c["cause"])
+        assert "entropy" in cause and "Cause" + cause in text
+        # Everything that the document says is there, and none of its signs.
+        for line in told["markdown"].splitlines()[1:]:
+            if re.fullmatch(r"[\s|-]*|```\w*", line):
+                continue
+            for cell in line.split("|"):
+                words = re.sub(r"^(#+|- \[ \]|-) |[`*\\]", "", cell.strip()).strip()
+                words = re.sub(r"[`*]", "", words)
+                assert words in text, words
+        assert "`" not in text and "**" not in text
+        assert p.page.locator("section.told h2").count() == told["markdown"].count("\n## ")
+        assert p.page.locator("section.told table").count() == told["markdown"].count("\n|--") + (
+            told["markdown"].count("\n| --")
+        )
+        assert p.fits()
+        p.page.screenshot(path=f"{shots}/live-report-{scheme}.png", full_page=True)
         p.done()
 
 

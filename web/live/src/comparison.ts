@@ -213,7 +213,9 @@ function pictures(a: ComparedAnswer, id: string, query: URLSearchParams, signal:
   const c = a.compared;
   const mark = c.verdict.first?.step ?? null;
   const choose = chooseRun(a, id);
-  return [...answer(c), h('h2', {}, 'Steps by tensors'), ...(choose ? [choose] : []),
+  return [...answer(c),
+    h('p', {}, link(`#/postmortem/${id}?other=${a.other}`, 'Incident report: since when, how their worlds differ, what to do next')),
+    h('h2', {}, 'Steps by tensors'), ...(choose ? [choose] : []),
     form(query, q => { location.hash = `#/comparison/${id}?${q}`; }),
     ...field(a.heatmap, c, signal), ...(c.grid ? grid(c.grid, signal) : []), ...fan(c.fan, mark, signal),
     ...(c.classes ? classes(c.classes, a) : []), ...(c.survival ? survival(c.survival, signal) : [])];

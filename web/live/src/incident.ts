@@ -67,7 +67,7 @@ function tell(s: Story, whole: boolean): HTMLElement[] {
       ['Cause', s.last.cause ? foreign(s.last.cause) : 'not known yet'],
       ['Agreed again', over ? h('span', {}, link(verdictPath(over), moment(over.time_ns))) : null],
       ['Runs', h('span', {}, ...s.last.runs.slice(0, 20).flatMap((r, i) => [i ? ', ' : '', runLink(r.id)]))]),
-    h('p', {}, link(verdictPath(s.last), 'Show where and why')),
+    h('p', {}, link(verdictPath(s.last), 'Show where and why'), ' · ', link(`#/postmortem/${s.last.id}`, 'Incident report')),
     h('h2', {}, 'In a terminal'), ...next(s.last)];
 }
 

@@ -8,6 +8,7 @@ import { h, link } from './dom';
 import { comparison } from './comparison';
 import { incident } from './incident';
 import { overview } from './overview';
+import { postmortem } from './postmortem';
 import { run } from './run';
 import { runs } from './runs';
 import { search, searches } from './search';
@@ -21,7 +22,7 @@ export interface View {
 export type Show = (place: HTMLElement, name: string, query: URLSearchParams, signal: AbortSignal) =>
   Promise<View>;
 
-const routes: Record<string, Show> = { '': overview, runs, run, comparison, searches, search, incident };
+const routes: Record<string, Show> = { '': overview, runs, run, comparison, searches, search, incident, postmortem };
 
 const main = document.getElementById('main')!;
 const live = document.getElementById('live')!;

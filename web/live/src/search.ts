@@ -144,20 +144,23 @@ function answer({ search: s, verdict: v }: Timeline): HTMLElement {
 }
 
 function about(v: Verdict): HTMLElement {
-  return facts(['Job', code(v.command)], ['Found', h('span', {}, outcome(v.outcome), ' ', foreign(found(v), 300))],
+  return facts(['Job', code(v.command)], ['Found', h('span', {}, outcome(v.outcome), ' ', foreign(found(v), 300),
+    v.cause ? h('span', { class: 'soft' }, ' (', h('code', {}, 'twinrun factors'), ' says what it is and how it is held still)') : '')],
     ['First difference', v.first ? foreign(v.first, 300) : null], ['Layer', v.layer ? foreign(v.layer) : null],
     ['When', h('span', {}, moment(v.time_ns), ` (${stamp(v.time_ns)})`)],
     ['Runs', v.runs.length ? h('span', {}, ...v.runs.slice(0, 20).flatMap((r, i) => [i ? ', ' : '', runLink(r.id)])) : null]);
 }
 
-function timeline(s: Search): HTMLElement[] {
+function timeline(s: Search, known: boolean): HTMLElement[] {
   const tests = [...s.tests].reverse(); // newest first: what one waits for is at the top
   const shown = tests.slice(0, SHOWN);
   return [
-    facts(['Command', s.arms ? null : code(s.command)], ['Command A', s.arms && code(s.arms[0])], ['Command B', s.arms && code(s.arms[1])],
+    facts(['Command', s.arms || known ? null : code(s.command)], ['Command A', s.arms && code(s.arms[0])], ['Command B', s.arms && code(s.arms[1])],
       ['Began', h('span', {}, moment(s.started_ns), ` (${stamp(s.started_ns)})`)], ['Last news', moment(s.changed_ns)],
-      ['Plan', s.plan ? foreign(s.plan, 600) : null], ['Factors', s.factors.length ? names(s.factors) : null],
       ['Not readable', s.unread ? `${plural(s.unread, 'line')} of its journal` : null]),
+    h('details', {}, h('summary', {}, `Plan, and ${plural(s.factors.length, 'factor')} that may be the cause`),
+      h('p', {}, names(s.factors), '. ', h('code', {}, 'twinrun factors'), ' says what each is and how it is held still.'),
+      h('pre', { class: 'plan' }, ...s.plan.split('\n').slice(0, 100).map(line => plain(line, 300) + '\n'))),
     h('h2', {}, `What was tried (${count(s.hypotheses.length)})`),
     s.hypotheses.length ? lanes(s) : empty('Nothing was tested yet.'),
     h('h2', {}, `Tests, newest first (${count(s.tests_all)})`), h('ol', { class: 'steps' }, ...shown.map(test)),
@@ -165,7 +168,7 @@ function timeline(s: Search): HTMLElement[] {
 }
 
 const whole = (t: Timeline): HTMLElement[] => [answer(t), ...(t.verdict ? [about(t.verdict)] : []),
-  ...(t.search ? timeline(t.search) : [h('p', { class: 'card open' }, 'Its journal is not there any more: what it tried cannot be shown.')])];
+  ...(t.search ? timeline(t.search, t.verdict !== null) : [h('p', { class: 'card open' }, 'Its journal is not there any more: what it tried cannot be shown.')])];
 
 /** Of a search whose folder is gone the ledger has what it found. */
 async function fromLedger(id: string, signal: AbortSignal): Promise<Verdict | null> {
