@@ -363,7 +363,12 @@ def test_news_come_by_themselves(browser, tmp_path):
 def test_an_incident_report_says_what_to_do(browser, tmp_path_factory, shots, width, scheme):
     """From the overview to the report of a divergence whose cause isolate found."""
     home = tmp_path_factory.mktemp("incident") / "home"
-    env = {**os.environ, "TWINRUN_LEDGER": "", "TWINRUN_HOME": str(home), "TWINRUN_PROJECT": "vision"}
+    env = {
+        **os.environ,
+        "TWINRUN_LEDGER": "",
+        "TWINRUN_HOME": str(home),
+        "TWINRUN_PROJECT": "vision",
+    }
     job = [JOB, "--steps", "6", "--noise-at", "3"]
     for verb, code in ("isolate", 1), ("record", 0), ("record", 0):
         r = subprocess.run(
