@@ -49,6 +49,10 @@ static const struct tw_option options[] = {
     {"a", 0, TW_OPT_STRING, "CMD", NULL, "Arms",
      "first of two commands that ought to compute the same; run by sh -c", FIELD(a)},
     {"b", 0, TW_OPT_STRING, "CMD", NULL, "Arms", "the second one", FIELD(b)},
+    {"explain", 0, TW_OPT_STRING, "WHAT", NULL, "Arms",
+     "with --a and --b of which the bits differ: rounding. One more run of each, whose first step "
+     "is judged operation by operation: can rounding explain it, or does B compute something else?",
+     ASKED(explain)},
     {"b-starts-at", 0, TW_OPT_COUNT, "K", NULL, "Arms",
      "step of A at which B begins (a resumed job); found by its weights unless given",
      ASKED(b_starts_at), 0, UINT32_MAX - 1},
@@ -157,6 +161,8 @@ static const struct tw_pair examples[] = {
      "ten short runs on two ranks"},
     {"twinrun check --a 'python train.py' --b 'python train.py --resume ckpt.pt'",
      "is a resumed job the same job?"},
+    {"twinrun check --explain rounding --a 'python old.py' --b 'python new.py'",
+     "other bits: rounding, or a bug?"},
     {"twinrun check --resume-with 'python train.py --resume' -- python train.py",
      "the same, with the interruption made here"},
     {"twinrun check --ranks 2,4 -- torchrun --nproc-per-node={ranks} train.py",
@@ -342,6 +348,7 @@ static int check_job(struct tw_check_command *command)
         tw_check_repeat_arm(c);
         if (!c->args.against)
             tw_check_zoom(c);
+        tw_check_rounding(c);
         tw_check_control(c);
     }
     /* Facts about all runs, noted in the verdict whatever it is; a baseline only of runs that

@@ -59,6 +59,7 @@ int tw_check_options(struct tw_check_command *c, const struct tw_operands *job, 
     rc = rc ? rc : tw_check_gate_fits(a, &b, c->check.arms, &err);
     c->check.runs_given = a->runs != TW_NOT_GIVEN;
     rc = rc ? rc : tw_check_runs_fit(a, usual, &err);
+    rc = rc ? rc : tw_check_explain_fits(a, &b, &err);
     rc = rc ? rc : tw_check_transplant_fits(a, c->check.arms, &err);
     return rc ? tw_bad_use("check", "%s", err.message) : -1;
 }

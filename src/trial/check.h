@@ -28,6 +28,7 @@
 struct tw_check_asked {
     const char *resume_with, *half; /* commands for sh -c; NULL: not asked */
     const char *tolerance, *transplant, *against, *save_baseline; /* files, and a kind; or NULL */
+    const char *explain;                                          /* "rounding"; NULL: not asked */
     const char *ranks;     /* numbers of ranks, "2,4"; NULL: not asked */
     enum twin_level level; /* or TW_CHECK_LEVEL_NOT_GIVEN */
     uint64_t runs, steps, b_starts_at, sketch_every, zoom_time;
@@ -95,6 +96,8 @@ int tw_check_arms_fit(const struct tw_check_asked *a, const struct tw_check_besi
 int tw_check_transplant_fits(const struct tw_check_asked *a, bool arms, struct twin_error *err);
 int tw_check_gate_fits(const struct tw_check_asked *a, const struct tw_check_beside *b, bool arms,
                        struct twin_error *err);
+int tw_check_explain_fits(const struct tw_check_asked *a, const struct tw_check_beside *b,
+                          struct twin_error *err); /* check_rounding.c */
 /* Sets a->runs where no number was given: 1 with a baseline to hold against, else `usual`. */
 int tw_check_runs_fit(struct tw_check_asked *a, uint64_t usual, struct twin_error *err);
 
@@ -159,6 +162,10 @@ void tw_check_save_baseline(struct tw_check *c);
 /* ---- check_resume.c: the run that arm B goes on from */
 /* Makes it, after run 1. *done: the verdict is known already. */
 int tw_check_half(struct tw_check *c, bool *done);
+
+/* ---- check_rounding.c: args.explain, one more run of each arm, judged operation by operation. The
+ * verdict stands; what was found becomes notes. */
+void tw_check_rounding(struct tw_check *c);
 
 /* ---- check_extra.c: what follows the runs. None of it changes the outcome. */
 void tw_check_zoom(struct tw_check *c);

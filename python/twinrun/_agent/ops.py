@@ -12,7 +12,7 @@ import functools
 import sys
 import threading
 
-from . import core, opaque, replay, reruns, sites, tensors
+from . import core, opaque, replay, reruns, rounding, sites, tensors
 from .core import S, T, hook
 from .native import IN, KERNEL, OPS, OUT, SKETCH, STATS
 
@@ -259,6 +259,7 @@ class Call:
         "occurrence",
         "kept",
         "held",
+        "recorded",
     )
 
 
@@ -312,6 +313,7 @@ def _before(operation, args, kwargs):
     call.kept = replay.wanted(described.name, call.scope, call.occurrence)
     if call.kept:
         call.kept = replay.Kept(operation, args, kwargs, values, call.occurrence, described)
+    call.recorded = rounding.before(operation, args, kwargs)
     call.held = reruns.hold(operation, args, kwargs, values, call.occurrence, described)
     core.saw("operation")
     return call
@@ -336,6 +338,8 @@ def _after(call, result):
             STATS | SKETCH,
         )
     pending.flush(links=call.links)
+    if call.recorded is not None:
+        rounding.after(call.recorded, values, call.scope, call.site)
     if call.kept:
         call.kept.finish(values)
     if call.held:
@@ -474,6 +478,7 @@ def arm(torch):
     _follow_threads(mode)
     S.on_step.append(_next_step)
     S.on_exit.append(_at_exit)
+    rounding.arm(torch)
     S.on_step_ends.append(reruns.step_ends)
     S.on_fork.append(reruns.after_fork)
     S.armed.append("operations")
