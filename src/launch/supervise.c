@@ -290,5 +290,8 @@ void tw_supervise(struct tw_job *job)
     if (job->spawn.exec_fd >= 0)
         on_exec_report(job);
     tw_tree_sample(job->tree, true);
+    /* Who ended between a turn's look at signals and its look at the processes was seen as gone,
+     * and would stay a zombie of ours. */
+    reap(job, now);
     tick(job, now);
 }
