@@ -56,7 +56,7 @@ const what = (i: Indicator): (Node | string)[] =>
   [i.words, ...(i.subject ? [': ', foreign(i.subject, 80)] : [])];
 
 function indicatorTable(rows: Indicator[]): HTMLElement {
-  const head = ['', 'Indicator', 'State', 'Value', 'Between (95%)', 'Target', '', 'Budget of bad events', 'Events'];
+  const head = ['', 'Indicator', 'State', 'Value', 'Between (95%)', 'Target', '', 'Budget', 'Events'];
   const body = h('tbody');
   for (const i of rows) {
     const { good, bad, unknown } = i.counts;
@@ -123,12 +123,14 @@ async function trend(signal: AbortSignal): Promise<HTMLElement> {
   }, signal);
   if (!seen) return empty(`No comparison in the last ${DAYS} days.`);
   const x = Float64Array.from({ length: DAYS }, (_, i) => i - DAYS + 1);
-  const series = [{ name: 'differ' }, { name: 'same' }];
-  const arrays: Float64Array[] = [x, tally.differ, tally.same];
+  const series = [{ name: 'same' }];
+  const arrays: Float64Array[] = [x, tally.same];
   if (tally.other.some(n => n)) {
     series.push({ name: 'not known or error' });
     arrays.push(tally.other);
   }
+  series.push({ name: 'differ' }); // the last is drawn on top
+  arrays.push(tally.differ);
   const figure = plot('Comparisons per day.', { count: DAYS, xName: 'days from today (UTC)', yName: 'comparisons',
     style: 'lines', series, fromZero: true }, arrays, signal);
   if (!whole) figure.append(empty(`The newest ${count(TREND_MOST)} comparisons; older ones are not in the picture.`));
@@ -157,7 +159,14 @@ export async function overview(
       const rows = all.indicators.filter(i => i.scope === 'all');
       const names = new Set(all.indicators.filter(i => i.scope === 'project').map(i => i.name));
       const more = burned(all);
-      table.replaceChildren(indicatorTable(rows), ...(more ? [more] : []),
+      // what nothing is known of is there, and not in the way
+      const dark = rows.filter(i => i.value === null && i.state !== 'broken');
+      const seen = rows.filter(i => !dark.includes(i));
+      const open = table.querySelector('details.dark')?.hasAttribute('open') ?? false;
+      table.replaceChildren(seen.length ? indicatorTable(seen) : empty('None has been measured yet.'),
+        ...(dark.length ? [h('details', { class: 'dark', open }, h('summary', {},
+          `Not measured (${count(dark.length)}), and why`), indicatorTable(dark))] : []),
+        ...(more ? [more] : []),
         h('p', { class: 'soft' }, `All runs, until ${stamp(all.until_ns)}. Projects: `,
           ...[...names].slice(0, 100).flatMap((n, k) =>
             [k ? ', ' : '', link(`#/incident/${encodeURIComponent(n)}`, foreign(n || 'no name', 40))]),
