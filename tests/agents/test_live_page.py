@@ -262,6 +262,10 @@ def test_classes_and_what_is_left_of_them(browser, tmp_path, shots):
         p.page.wait_for_function(
             "() => document.querySelector('main .answer')?.textContent.startsWith('Same: ')"
         )
+        # There is nothing to zoom into, and no incident, where these two agree.
+        text = p.page.locator("main").text_content()
+        assert "twinrun diff" in text and "twinrun zoom" not in text
+        assert "Incident report" not in text
         p.page.screenshot(path=f"{shots}/live-classes.png", full_page=True)
         p.done()
 
@@ -357,6 +361,62 @@ def test_news_come_by_themselves(browser, tmp_path):
         check(home, "--steps", "5", project="vision", code=1)
         p.page.wait_for_selector("#latest li")
         p.done()
+
+
+# What a screen reader would say nothing of, and text that is hard to read on what is behind it.
+UNREADABLE = """() => {
+    const out = [], seen = e => e.getClientRects().length && getComputedStyle(e).visibility !== 'hidden';
+    const named = e => (e.getAttribute('aria-label') || e.textContent || '').trim() ||
+        (e.labels && [...e.labels].some(l => l.textContent.trim()));
+    for (const e of document.querySelectorAll('a, button, input, summary, canvas.map, [tabindex="0"]'))
+        if (seen(e) && !named(e)) out.push('no name: ' + e.outerHTML.slice(0, 200));
+    const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+    if (new Set(ids).size !== ids.length) out.push('an id stands twice');
+    const levels = [...document.querySelectorAll('h1, h2, h3')].filter(seen).map(e => +e.tagName[1]);
+    if (levels.filter(l => l === 1).length !== 1) out.push('not one h1');
+    const rgb = t => t.match(/[\\d.]+/g).map(Number);
+    const light = c => c.slice(0, 3).map(x => x / 255)
+        .map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, x, i) => sum + x * [0.2126, 0.7152, 0.0722][i], 0);
+    const behind = e => {
+        for (; e; e = e.parentElement) {
+            const c = rgb(getComputedStyle(e).backgroundColor);
+            if (c.length === 3 || c[3] === 1) return c;
+        }
+        return [255, 255, 255];
+    };
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const e = texts.currentNode.parentElement;
+        if (!texts.currentNode.data.trim() || !seen(e) || e.closest('svg, noscript')) continue;
+        const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))];
+        const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (contrast < 4.5) out.push(contrast.toFixed(2) + ': ' + texts.currentNode.data.slice(0, 60));
+    }
+    return out;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_is_readable_and_has_names(browser, fleet, scheme):
+    """WCAG's contrast of 4.5, a name for all that can be reached, one title, at 400 px."""
+    with serving(fleet) as s:
+        verdict = rows(s, "verdicts", outcome="differ")[0]["id"]
+        run = rows(s, "runs")[0]["id"]
+        routes = ["#/", "#/runs", "#/run/" + run, "#/searches", "#/incident/speech"]
+        for route in [*routes, "#/comparison/" + verdict, "#/postmortem/" + verdict]:
+            p = Live(browser, s, route, width=400, color_scheme=scheme)
+            if "comparison" in route:
+                drawn(p)
+            assert p.page.evaluate(UNREADABLE) == [], route
+            assert p.fits(), route
+            # The checker itself: what it looks for is found where it is.
+            p.page.evaluate(
+                "document.querySelector('main h1').style.color ="
+                " getComputedStyle(document.body).backgroundColor"
+            )
+            assert p.page.evaluate(UNREADABLE) != [], route
+            p.done()
 
 
 @pytest.mark.parametrize("width,scheme", [(1000, "light"), (400, "dark")])

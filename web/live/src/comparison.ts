@@ -164,12 +164,12 @@ function about(v: Verdict): HTMLElement {
 }
 
 /** The commands name runs that differ, as the verdict has them. */
-function next(v: Verdict, other: string | undefined): HTMLElement[] {
+function next(v: Verdict, other: string | undefined, differ: boolean): HTMLElement[] {
   const a = v.runs[0]?.id;
   const b = other ?? v.runs.find(r => r.agreed === 'differs')?.id;
   if (!a || !b) return [];
   return [h('h2', {}, 'In a terminal'), command(`twinrun diff ${short(a)} ${short(b)}`),
-    ...(v.outcome === 'differ' && !v.cause ? [h('p', {}, 'Name the operation:'), command(`twinrun zoom ${short(a)} ${short(b)}`)] : [])];
+    ...(differ && !v.cause ? [h('p', {}, 'Name the operation:'), command(`twinrun zoom ${short(a)} ${short(b)}`)] : [])];
 }
 
 /** The verdict alone, where the runs cannot be compared again: the API has it in its list. */
@@ -214,7 +214,8 @@ function pictures(a: ComparedAnswer, id: string, query: URLSearchParams, signal:
   const mark = c.verdict.first?.step ?? null;
   const choose = chooseRun(a, id);
   return [...answer(c),
-    h('p', {}, link(`#/postmortem/${id}?other=${a.other}`, 'Incident report: since when, how their worlds differ, what to do next')),
+    ...(c.verdict.outcome === 'same' ? [] : [h('p', {}, link(`#/postmortem/${id}?other=${a.other}`,
+      'Incident report: since when, how their worlds differ, what to do next'))]),
     h('h2', {}, 'Steps by tensors'), ...(choose ? [choose] : []),
     form(query, q => { location.hash = `#/comparison/${id}?${q}`; }),
     ...field(a.heatmap, c, signal), ...(c.grid ? grid(c.grid, signal) : []), ...fan(c.fan, mark, signal),
@@ -237,7 +238,7 @@ export async function comparison(
     try {
       const a = await get<ComparedAnswer>(`comparisons/${encodeURIComponent(id)}`, parameters, signal);
       body.replaceChildren(...pictures(a, id, query, signal), h('h2', {}, 'The verdict in the ledger'), about(a.verdict),
-        ...next(a.verdict, a.runs[a.other]?.id));
+        ...next(a.verdict, a.runs[a.other]?.id, a.compared.verdict.outcome === 'differ'));
     } catch (error) {
       if (signal.aborted) throw error;
       if (!(error instanceof Refused) || error.status === 401) throw error;
@@ -245,7 +246,7 @@ export async function comparison(
       const v = await fromLedger(id, signal);
       if (!v) throw error;
       body.replaceChildren(h('p', { class: `answer ${v.outcome === 'differ' ? 'found' : v.outcome === 'same' ? 'clean' : 'open'}` },
-        v.first ? foreign(v.first, 300) : outcome(v.outcome)), said, about(v), ...next(v, undefined));
+        v.first ? foreign(v.first, 300) : outcome(v.outcome)), said, about(v), ...next(v, undefined, v.outcome === 'differ'));
       body.dataset.status = String(error.status);
     }
   };

@@ -61,7 +61,7 @@ function tell(s: Story, whole: boolean): HTMLElement[] {
       ['Since', h('span', {}, moment(s.begin.time_ns), ` (${stamp(s.begin.time_ns)})`,
         s.agreed ? '' : whole ? '; no agreement before it is in the ledger' : '; older verdicts were not read')],
       ['Agreed last', s.agreed ? h('span', {}, link(verdictPath(s.agreed), moment(s.agreed.time_ns))) : null],
-      ['How often', `${plural(s.times, 'comparison')} that differ`],
+      ['How often', plural(s.times, 'comparison that differs', 'comparisons that differ')],
       ['Newest', h('span', {}, outcome(s.last.outcome), ' ', moment(s.last.time_ns))],
       ['Layer', s.last.layer ? foreign(s.last.layer) : null],
       ['Cause', s.last.cause ? foreign(s.last.cause) : 'not known yet'],

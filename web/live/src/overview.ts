@@ -34,7 +34,7 @@ function scale(i: Indicator): SVGElement | null {
   let to = Math.max(...all);
   const room = (to - from) * 0.1 || 0.05;
   from = i.unit === 'share' ? Math.max(0, from - room) : from - room;
-  to = i.unit === 'share' ? Math.min(1, to + room) : to + room;
+  to = i.unit === 'share' && to <= 1 ? Math.min(1, to + room) : to + room;
   const x = (v: number) => 4 + (v - from) / (to - from || 1) * 112;
   const line = (a: number, b: number, y0: number, y1: number, kind: string) =>
     svg('line', { x1: a, x2: b, y1: y0, y2: y1, class: kind });
