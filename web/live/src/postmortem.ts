@@ -38,7 +38,8 @@ function since(p: Postmortem): HTMLElement | null {
 
 function summary(p: Postmortem): HTMLElement[] {
   const [a, b] = [p.runs[0], p.runs[p.other]];
-  const cause = p.verdict.cause || [...p.checks].reverse().find(c => c.cause)?.cause || '';
+  // a cause that another check found is that of the command; that it is these runs' nobody showed
+  const found = p.verdict.cause ? null : [...p.checks].reverse().find(c => c.cause);
   const tone = p.outcome === 'differ' ? 'found' : p.outcome === 'same' ? 'clean' : 'open';
   const said = { differ: 'The two runs differ', same: 'The two runs are the same' }[p.outcome] ?? 'Whether the two runs differ is not known';
   const top = p.world[0];
@@ -48,7 +49,9 @@ function summary(p: Postmortem): HTMLElement[] {
       ['Runs', a && b ? h('span', {}, runLink(a.id), ' and ', runLink(b.id)) : null],
       ['Since', since(p)],
       ['First', p.verdict.first ? foreign(p.verdict.first, 300) : null],
-      ['Cause', cause ? foreign(cause, 300) : 'not known yet: twinrun isolate finds it'],
+      ['Cause', p.verdict.cause ? foreign(p.verdict.cause, 300) : found
+        ? h('span', {}, foreign(found.cause, 300), ', which ', foreign(`twinrun ${found.verb}`, 40), ' showed for this command ', moment(found.time_ns))
+        : 'not known yet: twinrun isolate looks for it'],
       ['Their worlds', !p.world_known ? 'how they differ is not known' : top ? h('span', {},
         `${plural(p.world.length, 'difference')}; the most powerful: `, foreign(`${top.group} ${top.what}`, 200)) : 'no difference was recorded'],
       ['On record', p.checks_all ? `${plural(p.checks_all, 'check')} of this command or these runs` : 'no other check']),

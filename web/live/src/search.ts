@@ -87,52 +87,67 @@ export async function searches(
   };
 }
 
-/** What a test came to: that runs differ is what a search looks for, and not by itself bad. */
-function came(t: Test): HTMLElement {
-  if (t.ended !== 'well') return badge(t.ended === 'not ended' ? 'open' : 'trouble', plain(`ended ${t.ended}`, 40));
-  return t.parted ? badge('found', '≠ differed') : badge('clean', '= stayed the same');
-}
+type Came = 'failed' | 'differed' | 'alike' | 'alone';
+/**
+ * What a test came to: that runs differ is what a search looks for, and not by itself bad. A run of
+ * which no step was compared (the first of its kind, with which others are) shows nothing of the two.
+ */
+const came = (t: Test): Came =>
+  t.ended !== 'well' ? 'failed' : t.parted ? 'differed' : t.steps ? 'alike' : 'alone';
+const TONE: Record<Came, string> = { failed: 'open', differed: 'found', alike: 'clean', alone: 'soft' };
+const SIGN: Record<Came, string> = { failed: '?', differed: '≠', alike: '=', alone: '·' };
+const WORDS: Record<Came, string> =
+  { failed: 'ended', differed: '≠ differed', alike: '= no difference', alone: '· not compared' };
+const word = (t: Test): HTMLElement =>
+  badge(TONE[came(t)], came(t) === 'failed' ? plain(`? ended ${t.ended}`, 40) : WORDS[came(t)]);
 
 function test(t: Test): HTMLElement {
-  const tone = t.ended !== 'well' ? 'open' : t.parted ? 'found' : 'clean';
-  return h('li', { class: tone },
-    h('div', { class: 'line' }, h('strong', {}, `Test ${count(t.number)}`), came(t), foreign(meaning(t.purpose), 60),
+  return h('li', { class: came(t) === 'alone' ? null : TONE[came(t)] },
+    h('div', { class: 'line' }, h('strong', {}, `Test ${count(t.number)}`), word(t), foreign(meaning(t.purpose), 60),
       h('span', { class: 'right soft' }, duration(t.seconds))),
     h('div', { class: 'soft' }, ...(t.pinned ? ['held still: ', names(t.pinned)] : ['what was held still is not in the journal']),
       t.parted && t.step !== null ? `; first difference at step ${count(t.step)}` : '',
       ...(t.layer ? [', ', foreign(t.layer, 60)] : [])));
 }
 
-const sign = (t: Test): [string, string] =>
-  t.ended !== 'well' ? ['open', '?'] : t.parted ? ['found', '≠'] : ['clean', '='];
+/** How many tests of a lane came to what; of a lane that is not here as a whole, what the server counted. */
+function tally(k: Hypothesis, tests: Test[]): string {
+  const n = (what: Came) => tests.filter(t => came(t) === what).length;
+  if (tests.length < k.tests) return `${count(k.parted)} differed, of ${plural(k.tests, 'test')}`;
+  return [`${count(k.parted)} differed`, `${count(n('alike'))} did not`,
+    n('alone') ? `${count(n('alone'))} had nothing to compare with` : '', k.failed ? `${count(k.failed)} failed` : '']
+    .filter(t => t).join(', ');
+}
 
 /** One lane for each hypothesis; a mark stands where its test stood among all. */
 function lanes(s: Search): HTMLElement {
   const key = (purpose: string, pinned: string[] | null) => JSON.stringify([purpose, pinned ?? []]);
-  const lane = new Map(s.hypotheses.slice(0, SHOWN).map(k => [key(k.purpose, k.pinned), [] as Node[]]));
+  const lane = new Map(s.hypotheses.slice(0, SHOWN).map(k => [key(k.purpose, k.pinned), { marks: [] as Node[], tests: [] as Test[] }]));
   s.tests.forEach((t, i) => {
-    const [tone, mark] = sign(t);
-    const cell = h('span', { class: `mark ${tone}`, 'data-test': t.number, title: `test ${t.number}` }, mark);
+    const cell = h('span', { class: `mark ${TONE[came(t)]}`, 'data-test': t.number, title: `test ${t.number}` }, SIGN[came(t)]);
     cell.style.gridColumn = String(i + 1);
-    lane.get(key(t.purpose, t.pinned))?.push(cell);
+    const mine = lane.get(key(t.purpose, t.pinned));
+    mine?.marks.push(cell);
+    mine?.tests.push(t);
   });
   const rest = s.hypotheses.length - SHOWN;
   return h('div', {},
-    h('p', { class: 'soft' }, 'From left to right as time went: ≠ two runs differed, = they stayed the same, ? the test failed.'),
+    h('p', { class: 'soft' }, 'From left to right as time went: ≠ the run differed from the one that it was compared with, = no difference was found, · it had none to be compared with, ? it failed.'),
     h('div', { class: 'wide lanes', tabindex: '0', role: 'region', 'aria-label': 'Hypotheses and their tests' },
       ...s.hypotheses.slice(0, SHOWN).map(k => h('div', { class: 'lane' },
         h('div', { class: 'label' }, h('strong', {}, foreign(meaning(k.purpose), 90)),
           k.purpose === 'baseline' || k.purpose === 'free' ? '' : h('span', {}, ': held still ', names(k.pinned)),
-          h('span', { class: 'soft' }, `; ${count(k.parted)} of ${plural(k.tests, 'test')} differed${k.failed ? `, ${count(k.failed)} failed` : ''}`)),
-        h('div', { class: 'marks' }, ...(lane.get(key(k.purpose, k.pinned)) ?? []))))),
+          h('span', { class: 'soft' }, `; ${tally(k, lane.get(key(k.purpose, k.pinned))?.tests ?? [])}`)),
+        h('div', { class: 'marks' }, ...(lane.get(key(k.purpose, k.pinned))?.marks ?? []))))),
     rest > 0 ? empty(`${plural(rest, 'more hypothesis', 'more hypotheses')}.`) : null);
 }
 
 /** Why a test was made, for people who do not know the procedure. */
 function meaning(purpose: string): string {
   return {
-    baseline: 'As the job is', reference: 'To compare with', contrast: 'One thing changed', pins: 'With the suspects held still',
-    'failing pin': 'A pin that failed', vote: 'Asked again', free: 'Once more as the job is',
+    baseline: 'As the job is', reference: 'To compare with', contrast: 'All held still but what is tested',
+    pins: 'With the suspects held still', 'failing pin': 'Under which pin the job fails',
+    vote: 'The operation replayed', free: 'Once more as the job is',
   }[purpose] ?? purpose;
 }
 
