@@ -201,6 +201,17 @@ def home(tmp_path):
     return tmp_path / "home"
 
 
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """Commands of a module run in a folder of its own: where other tests write at the same time (the
+    build folder is below the checkout), a file that appears seems to be one that a run made.
+    """
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
+    yield
+    os.chdir(before)
+
+
 @pytest.fixture
 def work(tmp_path):
     """An empty working folder for the job."""

@@ -23,7 +23,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 TRAINER = os.path.join(BUILD, "workloads", "trainer")
 JOB = os.path.join(BUILD, "tests", "cli", "job")
 DIST = os.path.join(ROOT, "web", "live", "dist")
-pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
+pytestmark = [
+    pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN),
+    pytest.mark.usefixtures("elsewhere"),
+]
 MS = PATIENCE * 1000
 GONE = "Failed to load resource: the server responded with a status of 404 (Not Found)"
 HOSTILE = [
@@ -63,7 +66,7 @@ def check(home, *job, project, code):
         capture_output=True,
         timeout=PATIENCE * 4,
     )
-    assert r.returncode == code, r
+    assert r.returncode == code, (r.stdout + r.stderr).decode()
 
 
 @pytest.fixture(scope="module")
@@ -434,7 +437,7 @@ def test_an_incident_report_says_what_to_do(browser, tmp_path_factory, shots, wi
         r = subprocess.run(
             [TWINRUN, verb, "--", *job], env=env, capture_output=True, timeout=PATIENCE * 2
         )
-        assert r.returncode == code, r
+        assert r.returncode == code, (r.stdout + r.stderr).decode()
     diff = [TWINRUN, "diff", "last~1", "last"]
     assert subprocess.run(diff, env=env, capture_output=True, timeout=PATIENCE).returncode == 1
     with serving(home) as s:

@@ -24,7 +24,10 @@ from ledger_by_hand import Ledger
 from serve_helper import BUILD, PATIENCE, TWINRUN, Serve, read_metrics, serving, until, value
 
 JOB = os.path.join(BUILD, "tests", "cli", "job")
-pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
+pytestmark = [
+    pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN),
+    pytest.mark.usefixtures("elsewhere"),
+]
 HOUR = 3600 * 10**9
 HOSTILE = [
     "<script>alert(1)</script>",

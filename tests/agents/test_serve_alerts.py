@@ -19,6 +19,7 @@ from serve_helper import BUILD, TWINRUN, serving, until
 
 JOB = os.path.join(BUILD, "tests", "cli", "job")
 pytestmark = [
+    pytest.mark.usefixtures("elsewhere"),
     pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN),
     pytest.mark.skipif(not shutil.which("promtool"), reason="apt install prometheus"),
 ]

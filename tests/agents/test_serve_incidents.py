@@ -24,7 +24,10 @@ from serve_helper import BUILD, TWINRUN, Serve, serving, until
 JOB = os.path.join(BUILD, "tests", "cli", "job")
 MINUTE = HOUR // 60
 REAL = shutil.which("prometheus-alertmanager") and shutil.which("amtool")
-pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
+pytestmark = [
+    pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN),
+    pytest.mark.usefixtures("elsewhere"),
+]
 real = pytest.mark.skipif(not REAL, reason="apt install prometheus-alertmanager")
 
 
