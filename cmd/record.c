@@ -113,13 +113,10 @@ int tw_record_exit(const struct tw_transparent *t)
 
 /* Says of ranks that should hold equal weights that they do not, or that it is not known. Trouble
  * here is passed over: show says it. */
-static void say_replicas(const char *dir)
+static void say_replicas(const struct twin_run *r)
 {
-    struct twin_run *r = NULL;
     char **text = NULL;
     size_t count = 0;
-    if (twin_run_load(dir, &r, NULL) != 0)
-        return;
     if (r->trace_count > 1)
         twin_compare_replicas(r, false, &text, &count, NULL);
     for (size_t i = 0; i < count; i++) {
@@ -127,7 +124,6 @@ static void say_replicas(const char *dir)
         tw_free(text[i]);
     }
     tw_free(text);
-    twin_run_free(r);
 }
 
 static int run(int argc, char **argv)
@@ -153,7 +149,7 @@ static int run(int argc, char **argv)
     if (t.trial.end == TW_TRIAL_NOT_STARTED)
         tw_say("%s", r->message);
     if (!a.record.quiet && r->dir) {
-        say_replicas(r->dir);
+        say_replicas(r);
         tw_say("recorded in %s", r->dir);
     }
     rc = tw_record_exit(&t);

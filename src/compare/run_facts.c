@@ -128,14 +128,6 @@ static bool take_words(struct tw_facts *f, const char *text, const char **last, 
     return true;
 }
 
-static bool same_command(const struct twin_run *a, const struct twin_run *b)
-{
-    bool same = a->argc == b->argc;
-    for (size_t i = 0; same && i < a->argc; i++)
-        same = strcmp(a->argv[i], b->argv[i]) == 0;
-    return same;
-}
-
 /* Adds to out. Where both commands are the same, nothing is added. */
 bool tw_facts_options(const struct twin_run *run, const struct twin_run *other,
                       struct tw_facts *out)
@@ -143,7 +135,7 @@ bool tw_facts_options(const struct twin_run *run, const struct twin_run *other,
     const char *last = NULL;
     size_t last_n = 0;
     bool ok = true;
-    for (size_t i = 0; ok && i < run->argc && !same_command(run, other); i++)
+    for (size_t i = 0; ok && i < run->argc && !twin_run_same_command(run, other); i++)
         ok = take_words(out, run->argv[i], &last, &last_n);
     return ok;
 }

@@ -64,7 +64,6 @@ int tw_outcome_parse(const char *s, enum twin_outcome *out)
     return 0;
 }
 
-/* Takes a run that was filled in part, and NULL. */
 bool twin_run_same_command(const struct twin_run *a, const struct twin_run *b)
 {
     bool same = a->argc == b->argc;
@@ -73,6 +72,7 @@ bool twin_run_same_command(const struct twin_run *a, const struct twin_run *b)
     return same;
 }
 
+/* Takes a run that was filled in part, and NULL. */
 void twin_run_free(struct twin_run *r)
 {
     if (!r)

@@ -106,15 +106,6 @@ static size_t compare_checkpoints(const char *expected, const struct twin_run *n
 
 /* ---- the verdict */
 
-/* Was the command given as it was recorded? The replay may have been told another one. */
-static bool same_command(const struct twin_run *a, const struct twin_run *b)
-{
-    bool same = a->argc == b->argc;
-    for (size_t i = 0; same && i < a->argc; i++)
-        same = strcmp(a->argv[i], b->argv[i]) == 0;
-    return same;
-}
-
 /* What of the two worlds may matter; a run whose world is not known gives none. */
 static json_t *world_differences(const char *expected, const struct twin_run *now)
 {
@@ -163,7 +154,8 @@ int tw_replay_judge(const struct twin_unpacked *u, const struct twin_run *now,
     if (rc != 0)
         return twin_error_set(err, rc, "what was observed cannot be read: %s", why.message);
     const struct twin_run *runs[] = {out->was, now};
-    struct twin_compare_options o = {.arms = !same_command(out->was, now),
+    /* The replay may have been told another command. */
+    struct twin_compare_options o = {.arms = !twin_run_same_command(out->was, now),
                                      .tolerance_file = tolerance};
     rc = twin_compare(runs, 2, &o, &out->v, &why);
     if (rc != 0)

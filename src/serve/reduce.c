@@ -6,12 +6,13 @@
  */
 #include "child.h"
 
+#include "answer.h"
+
 #include "json_text.h"
 
 #include "src/compare/field.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- what a child gave */
@@ -181,13 +182,7 @@ static void put_row(const struct reducing *r, size_t y, struct tw_buf *b)
                           tw_json_count(to - from), "differ", tw_json_count(differ), "first",
                           first < f->steps ? tw_json_count(f->step[first]) : json_null(), "mixed",
                           (int)mixed);
-    char *line = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-    if (line)
-        tw_buf_puts(b, line);
-    else
-        b->failed = TWIN_ENOMEM;
-    free(line);
-    json_decref(j);
+    serve_put_json(j, b);
 }
 
 /* Where the place of the field's cell is in the view. */

@@ -143,18 +143,35 @@ static int note(struct looking *k, const char *id)
     return !known && w->primed;
 }
 
-/* Takes text, which may be NULL for want of memory. */
-static int add_news(struct looking *k, char *text)
+/* Takes text, which may be NULL for want of memory. NULL: no memory. */
+static struct serve_news *news_of(char *text)
 {
     struct serve_news *n = text ? tw_calloc(1, sizeof *n) : NULL;
-    if (!n) {
+    if (n)
+        n->text = text;
+    else
         tw_free(text);
+    return n;
+}
+
+static int add_news(struct looking *k, char *text)
+{
+    struct serve_news *n = news_of(text);
+    if (!n)
         return TWIN_ENOMEM;
-    }
-    n->text = text;
     *k->end = n;
     k->end = &n->next;
     return 0;
+}
+
+/* Hands news to the thread of the clients; end: where the next one would be hung. */
+static void publish(struct serve_workers *w, struct serve_news *first, struct serve_news **end)
+{
+    pthread_mutex_lock(&w->lock);
+    *w->news_end = first;
+    w->news_end = end;
+    pthread_mutex_unlock(&w->lock);
+    wake(w);
 }
 
 static int see_run(void *user, const struct twin_ledger_run *r, const struct twin_ledger_facts *f)
@@ -204,30 +221,16 @@ static int look_for_news(struct serve_workers *w, struct twin_error *err)
     w->seen = k.id;
     w->seen_count = k.count;
     w->primed = true;
-    if (!k.first)
-        return 0;
-    pthread_mutex_lock(&w->lock);
-    *w->news_end = k.first;
-    w->news_end = k.end;
-    pthread_mutex_unlock(&w->lock);
-    wake(w);
+    if (k.first)
+        publish(w, k.first, k.end);
     return 0;
 }
 
 static void add_event(void *workers, char *event)
 {
-    struct serve_workers *w = workers;
-    struct serve_news *n = tw_calloc(1, sizeof *n);
-    if (!n) {
-        tw_free(event);
-        return;
-    }
-    n->text = event;
-    pthread_mutex_lock(&w->lock);
-    *w->news_end = n;
-    w->news_end = &n->next;
-    pthread_mutex_unlock(&w->lock);
-    wake(w);
+    struct serve_news *n = news_of(event);
+    if (n)
+        publish(workers, n, &n->next);
 }
 
 /* ---- the watcher */

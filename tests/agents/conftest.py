@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GHOSTS = ROOT / "ghosts"
 LIGHT_SITE = Path(__file__).parent / "light_site"
 FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def pytest_configure(config):
@@ -210,6 +211,20 @@ def elsewhere(tmp_path_factory):
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
     yield
     os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium, without a window."""
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: ./dev test installs it"
+    )
+    if not CHROMIUM:
+        pytest.skip("Chromium is not installed: ./dev test installs it")
+    with api.sync_playwright() as p:
+        b = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield b
+        b.close()
 
 
 @pytest.fixture

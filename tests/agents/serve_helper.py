@@ -14,6 +14,7 @@ import time
 
 BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
 TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
+JOB = os.path.join(BUILD, "tests", "cli", "job")
 PATIENCE = 60  # seconds: a slow machine is no finding
 
 
@@ -26,6 +27,31 @@ def until(what, seconds=PATIENCE, pause=0.05):
             return value
         assert time.monotonic() < end, "it did not happen"
         time.sleep(pause)
+
+
+def twinrun(home, *words, code=(0,)):
+    """What a command of a home prints, which ends with one of these codes."""
+    done = subprocess.run(
+        [TWINRUN, *words],
+        env={**os.environ, "TWINRUN_HOME": str(home), "TWINRUN_LEDGER": ""},
+        cwd=home.parent,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in code, done.stderr
+    return done.stdout
+
+
+def checked(s, path, schema):
+    """An answer that is as its schema says."""
+    import jsonschema  # here: the benches, which have this file too, may lack it
+
+    answer = s.get(path)
+    assert answer.status == 200, answer.text
+    rules = s.get("/api/v1/schemas/" + schema).json
+    jsonschema.Draft202012Validator.check_schema(rules)
+    jsonschema.validate(answer.json, rules, jsonschema.Draft202012Validator)
+    return answer.json
 
 
 class UnixConnection(http.client.HTTPConnection):

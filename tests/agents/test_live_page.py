@@ -18,7 +18,6 @@ import pytest
 from ledger_by_hand import Ledger
 from serve_helper import BUILD, PATIENCE, TWINRUN, serving
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TRAINER = os.path.join(BUILD, "workloads", "trainer")
 JOB = os.path.join(BUILD, "tests", "cli", "job")
@@ -36,19 +35,6 @@ HOSTILE = [
     "javascript:alert(1)",
     "x" * 1_000_000,
 ]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: ./dev test installs it"
-    )
-    if not CHROMIUM:
-        pytest.skip("Chromium is not installed: ./dev test installs it")
-    with api.sync_playwright() as p:
-        b = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield b
-        b.close()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ import subprocess
 import pytest
 from conftest import FULL, clean_environment
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 STATES = [
     "not recorded",
     "differs, but does not count",
@@ -23,19 +22,6 @@ STATES = [
     "recorded in one run only",
     "differs: NaN or infinity",
 ]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: ./dev test installs it"
-    )
-    if not CHROMIUM:
-        pytest.skip("Chromium is not installed: ./dev test installs it")
-    with api.sync_playwright() as p:
-        b = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield b
-        b.close()
 
 
 class Page:

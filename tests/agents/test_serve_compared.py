@@ -12,28 +12,13 @@ import shutil
 import signal
 import sqlite3
 import struct
-import subprocess
 import time
 
-import jsonschema
 import pytest
-from serve_helper import BUILD, PATIENCE, TWINRUN, serving, until
+from serve_helper import JOB, PATIENCE, TWINRUN, checked, serving, twinrun, until
 
-JOB = os.path.join(BUILD, "tests", "cli", "job")
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
 NONE, EQUAL, DIFFERS, VALUES, NOT_FINITE = 0, 1, 4, 16, 65535
-
-
-def twinrun(home, *words, code=(0,)):
-    done = subprocess.run(
-        [TWINRUN, *words],
-        env={**os.environ, "TWINRUN_HOME": str(home), "TWINRUN_LEDGER": ""},
-        cwd=home.parent,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode in code, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -63,19 +48,10 @@ def cells_of(part):
     return [codes[i * wide : (i + 1) * wide] for i in range(len(part["rows"]))]
 
 
-def checked(s, path):
-    answer = s.get(path)
-    assert answer.status == 200, answer.text
-    schema = s.get("/api/v1/schemas/compared").json
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(answer.json, schema, jsonschema.Draft202012Validator)
-    return answer.json
-
-
 def test_a_comparison_is_what_the_job_did(made):
     with serving(made) as s:
         path = "/api/v1/comparisons/" + verdict_id(s)
-        got = checked(s, path)
+        got = checked(s, path, "compared")
         now, heat = got["compared"], got["heatmap"]
         assert got["other"] == 2 and [r["place"] for r in got["runs"]] == [0, 1, 2]
         assert now["verdict"]["outcome"] == got["verdict"]["outcome"] == "differ"
@@ -105,7 +81,7 @@ def test_a_comparison_is_what_the_job_did(made):
         assert line["median"][:5] == ["equal"] * 5
         assert all(x == "unknown" or x > 0 for x in line["median"][5:])
         # the pair that is equal
-        same = checked(s, path + "?other=1")
+        same = checked(s, path + "?other=1", "compared")
         assert same["compared"]["verdict"]["outcome"] in ("same", "inconclusive")
         assert {c for line in cells_of(same["heatmap"]) for c in line} <= {NONE, EQUAL}
         assert same["heatmap"]["mark"] is None and same["compared"]["fan"]["lines"] == []
@@ -117,10 +93,10 @@ def test_a_comparison_is_what_the_job_did(made):
 def test_a_view_of_it(made):
     with serving(made) as s:
         path = "/api/v1/comparisons/" + verdict_id(s)
-        whole = checked(s, path)["heatmap"]
+        whole = checked(s, path, "compared")["heatmap"]
         lines = cells_of(whole)
         for rows, columns in ((1, 1), (2, 3), (512, 5)):
-            small = checked(s, f"{path}?rows={rows}&columns={columns}")["heatmap"]
+            small = checked(s, f"{path}?rows={rows}&columns={columns}", "compared")["heatmap"]
             high, wide = min(rows, len(lines)), min(columns, 12)
             assert (len(small["rows"]), len(small["columns"])) == (high, wide)
             for y, line in enumerate(cells_of(small)):
@@ -133,13 +109,13 @@ def test_a_view_of_it(made):
                     assert code == max(want)
             assert sum(c["steps"] for c in small["columns"]) == 12
             assert sum(r["tensors"] for r in small["rows"]) == len(lines)
-        part = checked(s, path + "?from=4&to=6&tensor=*/gradient/*")["heatmap"]
+        part = checked(s, path + "?from=4&to=6&tensor=*/gradient/*", "compared")["heatmap"]
         assert [c["first"] for c in part["columns"]] == [4, 5, 6]
         assert {r["kind"] for r in part["rows"]} == {"gradient"}
         assert part["tensors_here"] == len(part["rows"]) < part["tensors"]
-        none = checked(s, path + "?tensor=%2e%2e%2f%3cscript%3e")["heatmap"]
+        none = checked(s, path + "?tensor=%2e%2e%2f%3cscript%3e", "compared")["heatmap"]
         assert none["rows"] == none["columns"] == [] and none["cells"] == ""
-        assert checked(s, path + "?from=100")["heatmap"]["columns"] == []
+        assert checked(s, path + "?from=100", "compared")["heatmap"]["columns"] == []
         for wrong in (
             "rows=0", "rows=513", "columns=513", "columns=-1", "from=x", "to=4294967296",
             "other=0", "rows=1&rows=1", "tensor=", "tensor=%ff", "limit=3",
@@ -173,7 +149,7 @@ def test_folders_that_are_gone_or_others(made, tmp_path):
         path = "/api/v1/comparisons/" + verdict_id(s)
         lies = folders(s, home)
         shutil.move(lies[1], tmp_path / "kept")
-        got = checked(s, path)  # the third against the first, without the second
+        got = checked(s, path, "compared")  # the third against the first, without the second
         assert [r["folder"] for r in got["runs"]] == [True, False, True]
         assert [r["place"] for r in got["runs"]] == [0, None, 1]
         gone = s.get(path + "?other=1")
@@ -286,7 +262,7 @@ def test_a_comparison_that_is_ended_from_outside(made, tmp_path):
         # remembered for a minute: who asks again costs nothing; another state of the runs is asked
         assert s.get(path).status == 503 and children(s) == []
         (run / "run.json").touch()
-        assert checked(s, path)["compared"]["verdict"]["outcome"] == "differ"
+        assert checked(s, path, "compared")["compared"]["verdict"]["outcome"] == "differ"
 
 
 def test_the_ledger_goes_while_runs_are_compared(made, tmp_path):
@@ -306,7 +282,7 @@ def test_the_ledger_goes_while_runs_are_compared(made, tmp_path):
             assert until(lambda: s.get("/healthz").status == 200)
         s.said("the ledger can be read again")
         assert s.get("/api/v1/verdicts").json == before
-        assert checked(s, path)["verdict"] == before["verdicts"][0]
+        assert checked(s, path, "compared")["verdict"] == before["verdicts"][0]
 
 
 def test_a_folder_that_goes_while_it_is_compared(made, tmp_path):

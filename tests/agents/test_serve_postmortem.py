@@ -5,26 +5,11 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
 
-import jsonschema
 import pytest
-from serve_helper import BUILD, TWINRUN, serving
+from serve_helper import JOB, TWINRUN, checked, serving, twinrun
 
-JOB = os.path.join(BUILD, "tests", "cli", "job")
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
-
-
-def twinrun(home, *words, code=(0,)):
-    done = subprocess.run(
-        [TWINRUN, *words],
-        env={**os.environ, "TWINRUN_HOME": str(home), "TWINRUN_LEDGER": ""},
-        cwd=home.parent,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode in code, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +24,6 @@ def made(tmp_path_factory):
     return home
 
 
-def checked(s, path):
-    answer = s.get(path)
-    assert answer.status == 200, answer.text
-    schema = s.get("/api/v1/schemas/postmortem").json
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(answer.json, schema, jsonschema.Draft202012Validator)
-    return answer.json
-
-
 def verdicts(s):
     return s.get("/api/v1/verdicts").json["verdicts"]
 
@@ -58,7 +34,9 @@ def test_it_is_what_report_writes(made):
         assert {v["verb"] for v in rows} >= {"diff", "isolate"}
         for row in rows:
             for other in range(1, len(row["runs"])):
-                got = checked(s, f"/api/v1/verdicts/{row['id']}/postmortem?other={other}")
+                got = checked(
+                    s, f"/api/v1/verdicts/{row['id']}/postmortem?other={other}", "postmortem"
+                )
                 a, b = got["runs"][0]["id"], got["runs"][other]["id"]
                 report = json.loads(twinrun(made, "report", "--postmortem", a, b, "--json"))
                 assert got["verdict"] == row and got["other"] == other
@@ -69,14 +47,17 @@ def test_it_is_what_report_writes(made):
                     {**got, "markdown": "", "verdict": "", "world": ""}
                 )
         # the cause that the search found stands in that of its command
-        texts = [checked(s, f"/api/v1/verdicts/{r['id']}/postmortem")["markdown"] for r in rows]
+        texts = [
+            checked(s, f"/api/v1/verdicts/{r['id']}/postmortem", "postmortem")["markdown"]
+            for r in rows
+        ]
         assert any("Shown by controlled experiment" in t for t in texts)
         assert any("First divergence\n\n- where" in t for t in texts)
         # a new check shows at once, though the runs are the same
         path = f"/api/v1/verdicts/{rows[0]['id']}/postmortem"
-        before = checked(s, path)["checks_all"]
+        before = checked(s, path, "postmortem")["checks_all"]
         twinrun(made, "diff", "last~1", "last", code=(1,))
-        assert checked(s, path)["checks_all"] == before + 1
+        assert checked(s, path, "postmortem")["checks_all"] == before + 1
 
 
 def test_what_cannot_be_had(made, tmp_path):
@@ -117,7 +98,7 @@ def test_a_ledger_of_hostile_words(made, tmp_path):
     with serving(home) as s:
         (row, *_) = verdicts(s)
         path = f"/api/v1/verdicts/{row['id']}/postmortem"
-        text = checked(s, path)["markdown"]
+        text = checked(s, path, "postmortem")["markdown"]
         assert "\x1b" not in text and "\n# x" not in text and len(text) < 100000
         (command,) = db.execute(
             "SELECT command FROM runs WHERE id = ?", (row["runs"][0]["id"],)

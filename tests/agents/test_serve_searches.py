@@ -13,9 +13,8 @@ import time
 
 import jsonschema
 import pytest
-from serve_helper import BUILD, PATIENCE, TWINRUN, serving, until
+from serve_helper import JOB, PATIENCE, TWINRUN, checked, serving, until
 
-JOB = os.path.join(BUILD, "tests", "cli", "job")
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
 PURPOSES = ["baseline", "reference", "contrast", "pins", "failing pin", "vote", "free"]
 
@@ -39,15 +38,6 @@ def made(tmp_path_factory):
     return home
 
 
-def checked(s, path):
-    answer = s.get(path)
-    assert answer.status == 200, answer.text
-    schema = s.get("/api/v1/schemas/timeline").json
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(answer.json, schema, jsonschema.Draft202012Validator)
-    return answer.json
-
-
 def journal(home):
     (name,) = os.listdir(home / "searches")
     return home / "searches" / name
@@ -62,8 +52,8 @@ def test_a_timeline_is_what_the_journal_says(made):
     factors = json.loads((journal(made) / "search.json").read_text())["factors"]
     with serving(made) as s:
         (row,) = s.get("/api/v1/searches").json["searches"]
-        got = checked(s, "/api/v1/searches/" + row["id"])
-        by_name = checked(s, "/api/v1/searches/" + journal(made).name)
+        got = checked(s, "/api/v1/searches/" + row["id"], "timeline")
+        by_name = checked(s, "/api/v1/searches/" + journal(made).name, "timeline")
         # the runs of the verdict are those of the tests
         runs = {r["id"][:16] for r in row["runs"]}
     assert got["verdict"] == row and by_name == {**got, "verdict": None}
@@ -107,17 +97,17 @@ def test_journals_that_are_damaged(made, tmp_path):
         good = json.dumps(whole[0]).encode()
         strange = json.dumps({**whole[0], "layer": 99, "pinned": ["x", 5, None], "seconds": "s"})
         log.write_bytes(b"\n".join([*hostile, good, strange.encode(), good[:40]]))
-        search = checked(s, path)["search"]
+        search = checked(s, path, "timeline")["search"]
         # what has no end yet is not counted at all
         assert search["unread"] == len(hostile) and search["tests_all"] == 2
         assert search["tests"][1]["layer"] is None and search["tests"][1]["pinned"] == []
         log.unlink()
-        assert checked(s, path)["search"]["tests"] == []
+        assert checked(s, path, "timeline")["search"]["tests"] == []
         os.mkfifo(log)  # nobody writes there
-        assert checked(s, path)["search"]["tests"] == []
+        assert checked(s, path, "timeline")["search"]["tests"] == []
         log.unlink()
         log.symlink_to(secret)
-        assert checked(s, path)["search"]["tests_all"] == 0
+        assert checked(s, path, "timeline")["search"]["tests_all"] == 0
         what = journal(home) / "search.json"
         what.unlink()
         what.symlink_to(secret)
@@ -125,7 +115,7 @@ def test_journals_that_are_damaged(made, tmp_path):
         shutil.rmtree(home / "searches")
         assert s.get(path).status == 404
         (row,) = s.get("/api/v1/searches").json["searches"]
-        assert checked(s, "/api/v1/searches/" + row["id"])["search"] is None
+        assert checked(s, "/api/v1/searches/" + row["id"], "timeline")["search"] is None
         for name in ("0" * 32, "2026-11-26T07-04-32Z-9182"):
             assert s.get("/api/v1/searches/" + name).status == 404
         for name in ("..", "%2e%2e", "2026", "x" * 32, "2026-11-26T07-04-32Z-9182/../.."):
@@ -154,7 +144,7 @@ def test_a_journal_of_hostile_words(made, tmp_path):
         f.writelines(json.dumps(t) + "\n" for t in tests)
     with serving(home) as s:
         answer = s.get("/api/v1/searches/" + journal(home).name)
-        search = checked(s, "/api/v1/searches/" + journal(home).name)["search"]
+        search = checked(s, "/api/v1/searches/" + journal(home).name, "timeline")["search"]
         assert b"\x1b" not in answer.body and b"\\u001b" not in answer.body
         assert b"\\u202e" not in answer.body and answer.headers["X-Content-Type-Options"]
         assert answer.headers["Content-Type"] == "application/json"
