@@ -181,6 +181,8 @@ unsigned tw_processors(void);
 uint64_t tw_monotonic_ns(void);
 int64_t tw_realtime_ns(void);
 void tw_utc_stamp(int64_t realtime_ns, char out[32]); /* 2026-11-21T08-00-00Z */
+/* As RFC 3339 has it: 2026-11-21T08:00:00Z, or with whole 2026-11-21T08:00:00.000000000Z */
+void tw_utc_time(int64_t realtime_ns, bool whole, char out[32]);
 
 /* ---- files (file.c). Paths are byte strings. */
 char *tw_path_join(const char *a, const char *b); /* malloc'ed; b absolute wins */
@@ -239,7 +241,8 @@ int tw_copy_bytes(int in, int out, const struct tw_front *front);
 /* How many bytes were read (fewer at the end of the file), or -1 with errno. */
 ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset);
 /* Deletes the folder and all below it; follows no link and stays on one device. bytes (or NULL):
- * how much that freed. */
+ * how much that freed. errno says what kept it: ENOTEMPTY or EEXIST where something came meanwhile.
+ */
 int tw_remove_tree(const char *path, uint64_t *bytes, struct twin_error *err);
 
 /* ---- limits.c. Between the two a write beyond the user's limit on file sizes (ulimit -f) fails
@@ -285,7 +288,7 @@ struct tw_hash128 tw_hash_bytes(const void *data, size_t bytes, uint64_t seed);
 /* ---- base64 (base64.c): RFC 4648 with padding; malloc'ed, NUL-terminated (tw_free) */
 char *tw_base64(const void *data, size_t n);
 /* Only what tw_base64 would have written; foreign: also the URL alphabet, and without padding. ->
- * NULL: not such text, or no memory. */
+ * NULL: not such text (errno EINVAL), or no memory (ENOMEM). */
 unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes);
 
 /* ---- what foreign JSON may cost (json_cost.c; src/json/json_load.h asks it before it parses) */

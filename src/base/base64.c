@@ -3,6 +3,7 @@
  * unused bits. */
 #include "base.h"
 
+#include <errno.h>
 #include <string.h>
 
 static const char standard[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -49,11 +50,15 @@ unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes)
         n--;
         pad++;
     }
-    if (n % 4 == 1 || ((pad || !foreign) && (n + pad) % 4 != 0))
+    if (n % 4 == 1 || ((pad || !foreign) && (n + pad) % 4 != 0)) {
+        errno = EINVAL;
         return NULL;
+    }
     unsigned char *out = tw_malloc(n / 4 * 3 + 3), *o = out;
     unsigned v = 0, bits = 0;
-    for (size_t i = 0; i < n && out; i++) {
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
         const int six = value_of(text[i], url);
         if (six < 0)
             goto refuse;
@@ -66,11 +71,11 @@ unsigned char *tw_base64_read(const char *text, bool foreign, size_t *bytes)
     }
     if (v != 0) /* bits that no byte takes up: another text would give the same bytes */
         goto refuse;
-    *bytes = out ? (size_t)(o - out) : 0;
-    if (out)
-        *o = '\0';
+    *bytes = (size_t)(o - out);
+    *o = '\0';
     return out;
 refuse:
     tw_free(out);
+    errno = EINVAL;
     return NULL;
 }

@@ -226,6 +226,7 @@ static int remove_at(int parent, const char *name, const char *shown, dev_t devi
         *bytes += (uint64_t)st.st_blocks * 512;
         return 0;
     }
+    errno = EXDEV;
     if (st.st_dev != device || depth > 200)
         return twin_error_set(err, TWIN_EINVAL,
                               "%s in %s is another file system or too deep: left alone", name,
@@ -241,9 +242,13 @@ static int remove_at(int parent, const char *name, const char *shown, dev_t devi
     for (struct dirent *e; rc == 0 && (e = readdir(d));)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             rc = remove_at(fd, e->d_name, shown, device, depth + 1, bytes, err);
+    int why = errno;
     closedir(d);
-    if (rc == 0 && unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
+    if (rc == 0 && unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT) {
+        why = errno;
         rc = twin_error_system(err, "cannot delete folder %s in %s", name, shown);
+    }
+    errno = why;
     return rc;
 }
 

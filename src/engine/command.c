@@ -234,16 +234,23 @@ static void command_cancel(struct tw_engine *e, struct tw_ticket *const *ticket,
 {
     (void)e;
     for (size_t i = 0; i < n; i++)
-        if (ticket[i]->pid)
+        if (ticket[i]->pid) {
             kill(-ticket[i]->pid, SIGTERM);
+            ticket[i]->cancelled_ns = tw_monotonic_ns();
+        }
 }
 
-/* A command that has not ended yet has done its work; it gets two seconds to end. */
+/* A command that has not ended yet has done its work; it gets two seconds to end. One that was
+ * cancelled has its job to end first, which a node that is killed meanwhile would leave behind: the
+ * node gives the job five seconds, kills it, and writes down what came of it. */
 static void command_release(struct tw_engine *e, struct tw_ticket *t)
 {
-    enum { ROUNDS = 40, ROUND_US = 50000 };
+    enum { DONE_S = 2, CANCELLED_S = 30, ROUND_US = 50000 };
     struct tw_node *at = tw_engine_node(e, t->asked);
-    for (int i = 0; t->pid && i < ROUNDS; i++) {
+    const uint64_t second = UINT64_C(1000000000), done = tw_monotonic_ns() + DONE_S * second;
+    const uint64_t cancelled = t->cancelled_ns ? t->cancelled_ns + CANCELLED_S * second : 0;
+    const uint64_t end = cancelled > done ? cancelled : done;
+    while (t->pid && tw_monotonic_ns() < end) {
         command_poll(e, &t, 1);
         if (t->pid)
             usleep(ROUND_US);

@@ -72,8 +72,9 @@ struct tw_ticket {
     char asked[256]; /* the host that the engine was to use, or by its own word does; "": unknown */
     char why[200];   /* why it waits, or how it ended, in the engine's words; "" */
     enum tw_job_state state;
-    pid_t pid;       /* of the command that stands for it; 0: none */
-    unsigned missed; /* answers in a row that did not have it */
+    pid_t pid;             /* of the command that stands for it; 0: none */
+    uint64_t cancelled_ns; /* monotonic: when it was told to end; 0: it was not */
+    unsigned missed;       /* answers in a row that did not have it */
 };
 
 struct tw_engine;

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #ifdef TW_HAVE_ZLIB
 #include <zlib.h>
@@ -56,6 +57,8 @@ struct tw_parquet {
     struct tw_buf described;  /* the row groups that were written, as they stand in the footer */
     struct tw_buf page, body; /* what is being written; packed, and before */
     bool finished, placed;
+    bool exchanged; /* temp is the file that was there before */
+    bool replaced;  /* there was one, and it is gone */
 };
 
 /* ---- Thrift's compact protocol: a structure is a sequence of fields, each with the distance of
@@ -545,10 +548,25 @@ static int rename_to_free_name(const char *from, const char *to)
     return rename(from, to);
 }
 
+/* Changes the names of the two files, so that the old one can have its own back, where there is one
+ * and the file system can do that. A folder is never moved. */
+static int rename_over(struct tw_parquet *w)
+{
+    struct stat st;
+    const bool there = lstat(w->path, &st) == 0;
+    if (there && !S_ISDIR(st.st_mode) &&
+        renameat2(AT_FDCWD, w->temp, AT_FDCWD, w->path, RENAME_EXCHANGE) == 0) {
+        w->exchanged = true;
+        return 0;
+    }
+    w->replaced = there;
+    return rename(w->temp, w->path);
+}
+
 int tw_parquet_place(struct tw_parquet *w, bool replace, struct twin_error *err)
 {
     assert(w->finished && !w->placed);
-    const int failed = replace ? rename(w->temp, w->path) : rename_to_free_name(w->temp, w->path);
+    const int failed = replace ? rename_over(w) : rename_to_free_name(w->temp, w->path);
     if (failed && !replace && errno == EEXIST)
         return twin_error_set(err, TWIN_EINVAL, "%s is there already", w->path);
     if (failed)
@@ -557,13 +575,24 @@ int tw_parquet_place(struct tw_parquet *w, bool replace, struct twin_error *err)
     return 0;
 }
 
+void tw_parquet_take_back(struct tw_parquet *w)
+{
+    if (!w || !w->placed || w->replaced)
+        return;
+    const int failed = w->exchanged
+                           ? renameat2(AT_FDCWD, w->temp, AT_FDCWD, w->path, RENAME_EXCHANGE)
+                           : rename(w->path, w->temp);
+    w->placed = failed != 0;
+    w->exchanged = w->exchanged && failed;
+}
+
 void tw_parquet_free(struct tw_parquet *w)
 {
     if (!w)
         return;
     if (w->fd >= 0)
         close(w->fd);
-    if (w->temp && !w->placed)
+    if (w->temp && (!w->placed || w->exchanged))
         unlink(w->temp);
     for (size_t c = 0; w->column && c < w->count; c++)
         tw_buf_free(&w->column[c].values);

@@ -54,6 +54,10 @@ int tw_parquet_row_end(struct tw_parquet *w, struct twin_error *err);
 int tw_parquet_finish(struct tw_parquet *w, struct twin_error *err);
 /* Gives a finished file its name. A file of that name stays unless replace: TWIN_EINVAL then. */
 int tw_parquet_place(struct tw_parquet *w, bool replace, struct twin_error *err);
+/* Takes the name back, for who places several files, all or none: then it was not placed, and a
+ * file that it replaced is there again (but on a file system without RENAME_EXCHANGE, where the new
+ * one stays). Nothing where it has no name. Safe with NULL. */
+void tw_parquet_take_back(struct tw_parquet *w);
 /* A file that was not placed is deleted. Safe with NULL. */
 void tw_parquet_free(struct tw_parquet *w);
 

@@ -19,6 +19,9 @@ static const struct tw_mpi_abi abis[] = {
      .any_tag = -1,
      .proc_null = -2,
      .root = -4,
+     .graph = 2,
+     .cart = 1,
+     .unsupported = 52,
      .in_place = 1,
      .ignore = 0},
     {.name = "MPICH",
@@ -32,6 +35,9 @@ static const struct tw_mpi_abi abis[] = {
      .any_tag = -1,
      .proc_null = -1,
      .root = -3,
+     .graph = 1,
+     .cart = 2,
+     .unsupported = 44,
      .in_place = UINTPTR_MAX,
      .ignore = 1},
 };
@@ -249,6 +255,8 @@ void *tw_mpi_real(struct tw_mpi_function *f, bool profiled)
     void *p = atomic_load_explicit(&f->found[profiled], memory_order_relaxed);
     if (__builtin_expect(p != NULL, 1))
         return p;
+    if (atomic_load_explicit(&f->absent[profiled], memory_order_relaxed))
+        return NULL;
     int before = errno;
     const char *name = profiled ? f->symbol : f->symbol + 1;
     p = dlsym(RTLD_NEXT, name);
@@ -257,6 +265,8 @@ void *tw_mpi_real(struct tw_mpi_function *f, bool profiled)
     if (p && is_ours(p))
         p = NULL;
     atomic_store_explicit(&f->found[profiled], p, memory_order_relaxed);
+    if (!p && tw_mpi_abi()) /* else it is not loaded yet */
+        atomic_store_explicit(&f->absent[profiled], true, memory_order_relaxed);
     errno = before;
     return p;
 }

@@ -27,6 +27,8 @@ struct tw_mpi_abi {
     size_t source, tag;  /* and where in it these ints are */
     size_t error;        /* MPI_ERROR */
     int any_source, any_tag, proc_null, root;
+    int graph, cart;            /* what MPI_Topo_test says; MPI_DIST_GRAPH is 3 in both */
+    int unsupported;            /* MPI_ERR_UNSUPPORTED_OPERATION; MPI_ERR_COUNT is 2 in both */
     uintptr_t in_place, ignore; /* MPI_IN_PLACE; MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE */
 };
 enum { TW_MPI_UNDEFINED = -32766, TW_MPI_STATUS_MOST = 64 };
@@ -70,6 +72,8 @@ static inline bool tw_mpi_in_place(const void *buffer)
 struct tw_mpi_function {
     const char *symbol; /* "PMPI_Send" */
     void *_Atomic found[2];
+    _Atomic bool absent[2]; /* the library does not have it */
+    void *_Atomic other[2]; /* what we do in place of that (agents/mpi/narrow.c) */
 };
 /* The function behind MPI_X (profiled: PMPI_X). Another tool's MPI_X that was preloaded behind us
  * comes before the library's. NULL: there is none. */

@@ -12,7 +12,10 @@
 /* What is asked of a server. All texts are borrowed for the length of the call. */
 struct tw_http_request {
     const char *url;
-    const char *body;                /* POST of JSON; NULL: GET */
+    const char *body;   /* POST of JSON; NULL: GET */
+    const char *method; /* NULL: as the body says */
+    const void *data;   /* in place of body: bytes, with a method */
+    size_t data_bytes;
     const char *const *headers;      /* "Name: value", NULL-terminated */
     const char *ca_file, *ca_folder; /* NULL: the system's */
     long timeout_s;
@@ -20,12 +23,26 @@ struct tw_http_request {
     /* asked about once a second; true ends the request (TWIN_EIO). NULL: it is never ended */
     bool (*stop)(void *user);
     void *user; /* of stop */
+    /* Takes the answer of a status from 200 to 299 piece by piece, in place of the buffer; false
+     * ends the request. NULL: all answers go into the buffer. */
+    bool (*take)(void *to, const char *data, size_t n);
+    /* Sees each line of the answer's head, "Name: value", without its end. May be NULL. */
+    void (*head)(void *to, const char *line, size_t n);
+    void *to; /* of take and head */
+    /* Keeps the connection for the next request; starts as NULL, ends by tw_http_close. NULL: none
+     * is kept. With it timeout_s bounds a silence, not the whole. */
+    struct tw_http_connection **kept;
 };
-/* Certificates are verified; redirects are not followed. The answer, at most 1 MiB, NUL-terminated,
+/* Certificates are verified; redirects are not followed; the proxy of the environment is taken, but
+ * for plain HTTP to this machine. The answer, at most 1 MiB, NUL-terminated,
  * malloc'ed. TWIN_EUNSUPPORTED: built without libcurl's header, or the library is not there.
  * TWIN_EIO: no answer. */
 int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t *bytes,
             struct twin_error *err);
+void tw_http_close(struct tw_http_connection *c); /* NULL is allowed */
+/* Is what stands behind "http://" this machine: localhost, 127.x.y.z or [::1], with a port or
+ * without, then the end or a path? False also for what would take a second look, such as a user. */
+bool tw_http_is_loopback(const char *authority);
 /* Is there a libcurl? Else TWIN_EUNSUPPORTED, with what to install. server: as in a request. */
 int tw_http_ready(const char *server, struct twin_error *err);
 #endif

@@ -14,6 +14,7 @@
 #include "base.h"
 #include "json_load.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -194,8 +195,11 @@ static int read_signature(const json_t *one, const char *name, bool foreign,
     if (!sig)
         return refuse_envelope(err, name, "signatures: sig", "a text", NULL);
     size_t n = 0;
+    errno = 0;
     unsigned char *bytes = strlen(sig) > SIGNATURE_BYTES_MAX * 2 ? NULL
                                                                  : tw_base64_read(sig, foreign, &n);
+    if (!bytes && errno == ENOMEM)
+        return tw_no_memory(err, "for an envelope");
     if (!bytes || n == 0 || n > SIGNATURE_BYTES_MAX) {
         tw_free(bytes);
         return refuse_envelope(
@@ -228,7 +232,7 @@ static int from_json(const json_t *o, const char *name, bool foreign, struct twi
     out->type = tw_strdup(type);
     out->payload = (char *)tw_base64_read(payload, foreign, &out->payload_bytes);
     rc = 0;
-    if (!out->type)
+    if (!out->type || (!out->payload && errno == ENOMEM))
         rc = tw_no_memory(err, "for an envelope");
     else if (!out->payload)
         rc = refuse_envelope(err, name, "payload",

@@ -257,44 +257,51 @@ static int read_pem(const char *path, char **text, size_t *n, struct twin_error 
 
 /* A private key from a file. All that held it is wiped before this returns, but the key in
  * OpenSSL's hands. */
-static int open_file(const char *path, struct twin_key **out, struct twin_error *err)
+int twin_key_read_private(const char *path, struct evp_pkey_st **out, struct twin_error *err)
 {
     char *text, *passphrase;
     size_t n;
     int rc = read_pem(path, &text, &n, err);
     if (rc != 0)
         return rc;
-    EVP_PKEY *pkey = NULL;
     BIO *b = NULL;
+    *out = NULL;
     if ((rc = find_passphrase(&passphrase, err)) != 0)
         goto out;
     if (!strstr(text, "PRIVATE KEY-----")) {
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a private key, to sign with, found %s",
-                            path,
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: expected a private key, found %s", path,
                             strstr(text, "PUBLIC KEY-----") ? "a public one" : "something else");
         goto out;
     }
     struct asked asked = {passphrase, false};
     b = BIO_new_mem_buf(text, (int)n);
-    pkey = b ? PEM_read_bio_PrivateKey(b, NULL, give_passphrase, &asked) : NULL;
-    if (!pkey && asked.asked && !passphrase) {
+    *out = b ? PEM_read_bio_PrivateKey(b, NULL, give_passphrase, &asked) : NULL;
+    if (!*out && asked.asked && !passphrase) {
         ERR_clear_error();
         rc = twin_error_set(err, TWIN_EINVAL,
                             "%s: the key is encrypted: set TWINRUN_KEY_PASSPHRASE_FILE to a file "
                             "that holds its passphrase, or TWINRUN_KEY_PASSPHRASE",
                             path);
-    } else if (!pkey)
+    } else if (!*out)
         rc = tw_key_openssl(err, TWIN_EFORMAT,
                             asked.asked ? "not a private key, or the passphrase is not its own"
                                         : "not a private key",
                             path);
-    else if ((rc = tw_key_wrap(pkey, path, out, err)) == 0)
-        (*out)->secret = true;
 out:
     BIO_free(b);
     tw_secret_free(passphrase);
     OPENSSL_cleanse(text, n);
     tw_free(text);
+    return rc;
+}
+
+static int open_file(const char *path, struct twin_key **out, struct twin_error *err)
+{
+    EVP_PKEY *pkey = NULL;
+    int rc = twin_key_read_private(path, &pkey, err);
+    rc = rc ? rc : tw_key_wrap(pkey, path, out, err);
+    if (rc == 0)
+        (*out)->secret = true;
     return rc;
 }
 

@@ -71,12 +71,8 @@ static int read_spec(struct vault *v, const char *spec, struct twin_error *err)
 /* A token would be readable on its way by http; only to this machine that does not matter. */
 static bool is_safe(const char *address)
 {
-    static const char *const here[] = {"http://127.0.0.1", "http://localhost", "http://[::1]"};
-    for (size_t i = 0; i < sizeof here / sizeof here[0]; i++)
-        if (tw_starts(address, here[i]) &&
-            (address[strlen(here[i])] == '\0' || strchr(":/", address[strlen(here[i])])))
-            return true;
-    return tw_starts(address, "https://");
+    return tw_starts(address, "https://") ||
+           (tw_starts(address, "http://") && tw_http_is_loopback(address + strlen("http://")));
 }
 
 /* Address and token as Vault's own client takes them: from VAULT_ADDR, VAULT_TOKEN,

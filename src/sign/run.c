@@ -21,7 +21,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define BUILD_TYPE "urn:twinrun:run:1"
 #define BUILDER "urn:twinrun:launcher"
@@ -276,22 +275,13 @@ static json_t *internal(const json_t *p)
     return o;
 }
 
-/* 2026-11-21T08:00:00Z, as RFC 3339 wants it. */
-static void timestamp(int64_t ns, char out[32])
-{
-    const time_t t = (time_t)(ns / 1000000000);
-    struct tm tm;
-    if (!gmtime_r(&t, &tm) || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
-        strcpy(out, "1970-01-01T00:00:00Z");
-}
-
 /* The whole SLSA predicate. NULL: no memory, or a text is no UTF-8. finishedOn is the start plus
  * the measured duration, as the clock may have been set in between. */
 static json_t *predicate_of(const struct twin_run *r, const json_t *p)
 {
     char began[32], ended[32];
-    timestamp(r->start_realtime_ns, began);
-    timestamp(r->start_realtime_ns + (int64_t)(r->wall_s * 1e9), ended);
+    tw_utc_time(r->start_realtime_ns, false, began);
+    tw_utc_time(r->start_realtime_ns + (int64_t)(r->wall_s * 1e9), false, ended);
     return json_pack("{s:{s:s, s:o, s:o, s:o}, s:{s:{s:s, s:{s:s}}, s:{s:s, s:s, s:s}}}",
                      "buildDefinition", "buildType", BUILD_TYPE, "externalParameters",
                      external(r, p), "internalParameters", internal(p), "resolvedDependencies",

@@ -16,7 +16,8 @@
 #include <stdint.h>
 #include <twin/error.h>
 
-struct json_t; /* jansson's */
+struct json_t;      /* jansson's */
+struct evp_pkey_st; /* OpenSSL's EVP_PKEY */
 
 /* ---- keys (key.c, key_pkcs11.c, key_vault.c) */
 
@@ -39,6 +40,9 @@ struct twin_key;
  * not there).
  */
 int twin_key_open(const char *spec, struct twin_key **out, struct twin_error *err);
+/* A private key of any algorithm in a PEM file, for other uses than signatures; a passphrase as for
+ * twin_key_open. OpenSSL's EVP_PKEY_free ends it. */
+int twin_key_read_private(const char *path, struct evp_pkey_st **out, struct twin_error *err);
 /* A key that only verifies: the path of a PEM file with a public key. A private key there is
  * refused by name. */
 int twin_key_read_public(const char *path, struct twin_key **out, struct twin_error *err);

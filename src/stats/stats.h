@@ -149,6 +149,17 @@ double twin_stats_e_log(uint64_t s, uint64_t f, double p0);
  * >= 1e-15. */
 uint64_t twin_stats_e_clean_needed(double p0, double alpha);
 
+/* ln of the e-process against "no rate is above p0" (above), or "none is below p0": the same
+ * mixture, but over the rates on the other side of p0 alone. The rates of the comparisons may
+ * differ from each other and depend on the past, as long as each is on its side; 0 < p0 < 1.
+ * Reaching ln(1 / alpha) refutes it at level alpha, however often one looked. */
+double twin_stats_e_above_log(uint64_t s, uint64_t f, double p0);
+double twin_stats_e_below_log(uint64_t s, uint64_t f, double p0);
+
+/* The rates that neither refutes at level alpha each: an interval that holds at every look at once,
+ * each end with error alpha. [0, 1] for no comparisons. Bisection; ends are rounded outwards. */
+struct twin_interval twin_stats_e_interval(uint64_t s, uint64_t f, double alpha);
+
 /* ---- a factor's effect: tables of counts, several tests at once (table.c) */
 
 /* p of Fisher's exact test (1935) of the table {{a, b}, {c, d}}; rows are arms, columns are

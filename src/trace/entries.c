@@ -193,7 +193,7 @@ static int add_block(struct twin_trace *t, const struct tw_block *b, struct coll
         tw_trace_bad_block(t, b);
     if (look != TW_GOOD)
         return look < 0 ? look : 0; /* damaged: its records are unknown */
-    struct tw_cursor at = tw_cursor_over(t, b);
+    struct tw_cursor at = tw_cursor_over_steps(t, b, c->first, c->last);
     struct tw_entry e;
     struct tw_record head;
     bool bad = false;

@@ -51,6 +51,8 @@ void twin_trace_rest(struct twin_trace *t)
     t->fd = -1;
     tw_free(t->payload);
     tw_free(t->cache);
+    tw_places_free(&t->places);
+    t->sought.magic = 0;
     t->payload = NULL;
     t->cache = NULL;
     t->payload_offset = 0;

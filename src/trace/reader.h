@@ -41,6 +41,21 @@ struct tw_dict {
     size_t note_count, note_room, gap_count, gap_room;
 };
 
+/* One step in a payload: where its entries begin, and where the entry of its end does. */
+struct tw_step_place {
+    uint32_t step, at, end;
+};
+/* The steps that end in the payload of the block at offset `of` (places.c); 0: of none. At most
+ * TW_PAYLOAD_MAX / TW_STEP_END_FIXED of them, 48 KiB. */
+struct tw_places {
+    uint64_t of;
+    /* ASKED: once, which is not worth a table. NONE: the payload is not in order. */
+    enum { TW_PLACES_ASKED, TW_PLACES_MADE, TW_PLACES_NONE } stand;
+    struct tw_step_place *place; /* ascending */
+    size_t count, room;
+    uint32_t tail; /* where what follows the last of them begins */
+};
+
 #define TW_HOLES_MAX 256u /* further ones widen the last */
 
 /* An open trace. Not for two threads at once: cache, payload and definitions change while it is
@@ -58,6 +73,11 @@ struct twin_trace {
     struct tw_block *cache; /* good headers by offset; magic 0 = empty; NULL: at rest */
     char *payload; /* TW_PAYLOAD_MAX; of the block at payload_offset (0 = none); NULL: at rest */
     uint64_t payload_offset;
+    struct tw_places places; /* in that payload, mostly; empty: at rest */
+    /* the last answer of tw_trace_seek_step: it is the one for all steps sought_from to
+     * sought.steps - 1. magic 0: there is none */
+    struct tw_block sought;
+    uint64_t sought_from;
     /* the last answer of a scan backwards: a hole is met again at each probe */
     uint64_t hole_from, hole_to;
     struct tw_dict dict;
@@ -109,6 +129,13 @@ struct tw_cursor {
     const char *at, *end;
 };
 struct tw_cursor tw_cursor_over(const struct twin_trace *t, const struct tw_block *b);
+/* Over the part of it, at least, that has the entries of steps first..last; or the end of a step
+ * and what is behind it. Nothing where there is none. Steps that lie in other blocks, too, have
+ * only a part here. (places.c) */
+struct tw_cursor tw_cursor_over_steps(struct twin_trace *t, const struct tw_block *b,
+                                      uint32_t first, uint32_t last);
+struct tw_cursor tw_cursor_at_end(struct twin_trace *t, const struct tw_block *b, uint32_t step);
+void tw_places_free(struct tw_places *x);
 /* Next whole entry; NULL at the end, with *bad set when what follows is no entry. */
 const char *tw_cursor_next(struct tw_cursor *c, struct tw_entry *e, bool *bad);
 /* Do the parts that the flags promise fill the entry exactly? */

@@ -9,12 +9,25 @@
 
 #include <string.h>
 
+/* Keeps an answer. The good block before it has no more than `from` steps. */
+static int keep_sought(struct twin_trace *t, const struct tw_block *b, uint64_t from)
+{
+    t->sought = *b;
+    t->sought_from = from;
+    return TW_GOOD;
+}
+
 /* Goes down from the last block: by the jump pointer as long as that does not pass the block that
- * is sought, else by one block. A damaged jump target only makes it slower. */
+ * is sought, else by one block. A damaged jump target only makes it slower. Who asks step by step
+ * is given the same block again. */
 int tw_trace_seek_step(struct twin_trace *t, uint64_t step, struct tw_block *b,
                        struct twin_error *err)
 {
     struct tw_block next;
+    if (t->sought.magic && t->sought_from <= step && step < t->sought.steps) {
+        *b = t->sought;
+        return TW_GOOD;
+    }
     int look = tw_trace_last(t, TW_BLOCK_DATA, b, err);
     if (look != TW_GOOD || b->steps <= step)
         return look < 0 ? look : TW_DAMAGED;
@@ -26,8 +39,10 @@ int tw_trace_seek_step(struct twin_trace *t, uint64_t step, struct tw_block *b,
             look = tw_trace_before(t, b, TW_BLOCK_DATA, &next, err);
             if (look < 0)
                 return look;
-            if (look == TW_DAMAGED || next.steps <= step)
-                return TW_GOOD;
+            if (look == TW_DAMAGED)
+                return keep_sought(t, b, step);
+            if (next.steps <= step)
+                return keep_sought(t, b, next.steps);
         }
         *b = next;
     }
@@ -55,7 +70,7 @@ int twin_trace_step_hash(struct twin_trace *t, uint32_t step, struct twin_step_h
         return look;
     if (look == TW_DAMAGED)
         return no_step(t, step, err);
-    struct tw_cursor at = tw_cursor_over(t, &b);
+    struct tw_cursor at = tw_cursor_at_end(t, &b, step);
     struct tw_entry e;
     bool bad = false;
     for (const char *p; (p = tw_cursor_next(&at, &e, &bad));)

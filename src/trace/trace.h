@@ -168,6 +168,9 @@ void twin_writer_note(struct twin_writer *w, const char *key, const char *value)
 /* The key of a note that says which attempt of a launcher the process belongs to, where it is not
  * the first: "1" of the ranks that torchrun started again once. */
 #define TW_NOTE_ATTEMPT "attempt"
+/* Key of the note of the number that the cluster's queue gave to the job, digits: another one in
+ * each run. */
+#define TW_NOTE_QUEUED "queue.job"
 
 /* Adds to the time spent inside hooks (observer effect); written with each seal. */
 void twin_writer_add_observer_ns(struct twin_writer *w, uint64_t ns);
