@@ -120,6 +120,22 @@ static void note_attempt(void)
         twin_writer_note(tw_agent_writer, TW_NOTE_ATTEMPT, count);
 }
 
+/* Slurm, PBS, LSF, Grid Engine: "41009", "41009.server". */
+static void note_queued(void)
+{
+    static const char *const variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"};
+    char number[24];
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *said = getenv(variables[i]);
+        size_t n = said ? strspn(said, "0123456789") : 0;
+        if (n == 0 || n >= sizeof number)
+            continue;
+        snprintf(number, sizeof number, "%.*s", (int)n, said);
+        twin_writer_note(tw_agent_writer, TW_NOTE_QUEUED, number);
+        return;
+    }
+}
+
 /* Holding the lock; the state is READY. */
 static void open_writer(void)
 {
@@ -140,6 +156,7 @@ static void open_writer(void)
     }
     opener = current_pid();
     note_attempt();
+    note_queued();
     announce_process(tw_agent_config.kind);
     tw_progress_claim();
     if (!quick_exit_hooked)

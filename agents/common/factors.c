@@ -40,7 +40,7 @@ static const struct {
                     UINT64_MAX, 0, 0},
     /* seconds since 1970 (vary: seed), microseconds per call */
     [TW_CLOCK] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY) |
-                      MODE(TW_FACTOR_SCALE),
+                      MODE(TW_FACTOR_SCALE) | MODE(TW_FACTOR_BACK),
                   1700000000, 4000000000u, 1000, 1000000000},
     [TW_DIRECTORY] = {MODE(TW_FACTOR_AUDIT) | MODE(TW_FACTOR_PIN) | MODE(TW_FACTOR_VARY), 0,
                       UINT64_MAX, 0, 0},
@@ -54,8 +54,9 @@ static bool parse_mode(const char *s, enum tw_factor_mode *mode)
     static const char *const names[] = {[TW_FACTOR_AUDIT] = "audit",
                                         [TW_FACTOR_PIN] = "pin",
                                         [TW_FACTOR_VARY] = "vary",
-                                        [TW_FACTOR_SCALE] = "scale"};
-    for (int i = TW_FACTOR_AUDIT; i <= TW_FACTOR_SCALE; i++)
+                                        [TW_FACTOR_SCALE] = "scale",
+                                        [TW_FACTOR_BACK] = "back"};
+    for (int i = TW_FACTOR_AUDIT; i <= TW_FACTOR_BACK; i++)
         if (strcmp(s, names[i]) == 0) {
             *mode = (enum tw_factor_mode)i;
             return true;
@@ -71,7 +72,7 @@ static bool parse_values(enum tw_factor f, enum tw_factor_mode mode, char *first
     if (!first)
         return true;
     char *second = strchr(first, ':');
-    if (mode == TW_FACTOR_SCALE && !second)
+    if ((mode == TW_FACTOR_SCALE || mode == TW_FACTOR_BACK) && !second)
         return false;
     if (second)
         *second++ = '\0';
@@ -83,8 +84,9 @@ static bool parse_values(enum tw_factor f, enum tw_factor_mode mode, char *first
     if (mode == TW_FACTOR_AUDIT || (f == TW_DIRECTORY && mode == TW_FACTOR_PIN) ||
         tw_parse_u64(first, max, &s->value) != 0)
         return false;
-    return !second || (grammar[f].extra_max &&
-                       tw_parse_u64(second, grammar[f].extra_max, &s->extra) == 0 && s->extra);
+    /* milliseconds since the machine started are more than any of the other numbers */
+    const uint64_t extra_max = mode == TW_FACTOR_BACK ? 1000000000000u : grammar[f].extra_max;
+    return !second || (extra_max && tw_parse_u64(second, extra_max, &s->extra) == 0 && s->extra);
 }
 
 /* What is in force, with the defaults: "pin 7", "pin 1700000000 by 1000 us", "vary reversed", "vary
@@ -95,6 +97,8 @@ static void describe_factor(enum tw_factor f, const char *mode)
     unsigned long long value = s->value, extra = s->extra;
     if (strcmp(mode, "scale") == 0)
         snprintf(s->text, sizeof s->text, "%s %llu since %llu", mode, value, extra);
+    else if (strcmp(mode, "back") == 0)
+        snprintf(s->text, sizeof s->text, "%s %llu s at %llu ms", mode, value, extra);
     else if (strcmp(mode, "audit") == 0 || (f == TW_DIRECTORY && strcmp(mode, "pin") == 0))
         snprintf(s->text, sizeof s->text, "%s", mode);
     else if (s->reversed)
@@ -200,18 +204,24 @@ bool tw_factors_any(void)
     return false;
 }
 
+void tw_factor_say(const char *key, const char *value)
+{
+    struct tw_guard g;
+    if (!tw_agent_config.run_dir[0] || !tw_guard_enter(&g))
+        return;
+    tw_folder_factor(key, value);
+    tw_guard_leave(&g);
+}
+
 /* Said at the first use already: a process may be killed before its end (the workers of
  * multiprocessing's Pool are). */
 static void say_first(enum tw_factor f)
 {
-    struct tw_guard g;
     char key[32];
-    if (atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_COUNT ||
-        !tw_agent_config.run_dir[0] || !tw_guard_enter(&g))
+    if (atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_COUNT)
         return;
     snprintf(key, sizeof key, "effect.%s", tw_factor_names[f]);
-    tw_folder_factor(key, tw_factors[f].text);
-    tw_guard_leave(&g);
+    tw_factor_say(key, tw_factors[f].text);
 }
 
 /* Of the calling thread. What several threads ask for at one moment is told apart by these. */

@@ -21,7 +21,8 @@ enum tw_factor_mode {
     TW_FACTOR_AUDIT,
     TW_FACTOR_PIN,
     TW_FACTOR_VARY,
-    TW_FACTOR_SCALE /* clock: faster; value: how many times, extra: since when */
+    TW_FACTOR_SCALE, /* clock: faster; value: how many times, extra: since when */
+    TW_FACTOR_BACK /* clock: set back; value: by seconds, extra: when, ms of the monotonic clock */
 };
 
 struct tw_factor_state {
@@ -50,6 +51,9 @@ static inline bool tw_factor_armed(enum tw_factor f)
  * Keeps errno. */
 bool tw_factor_take(enum tw_factor f, const char *what);
 void tw_factor_count(enum tw_factor f); /* only counts */
+/* A line of the run folder's `factors`, at once. Keeps errno. Nothing where there is no folder, or
+ * this thread is inside of the agent. */
+void tw_factor_say(const char *key, const char *value);
 static inline bool tw_factor_varies(enum tw_factor f)
 {
     return atomic_load_explicit(&tw_factors[f].mode, memory_order_relaxed) == TW_FACTOR_VARY;

@@ -4,7 +4,8 @@
  * advances a fixed amount at every reading: it never stands still (a loop that waits for the time
  * to pass ends), and a thread reads the same in another run however the threads interleave. Between
  * threads it is off by their readings, milliseconds as a rule. The monotonic clocks are left alone.
- * vary: another start and uneven steps, by the seed.
+ * vary: another start and uneven steps, by the seed. back: the machine's clock, which is set back
+ * once, at a moment that all processes of a run share.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -28,12 +29,40 @@ TW_REAL(int, gettimeofday, (struct timeval *, void *))
 TW_REAL(time_t, time, (time_t *))
 TW_REAL(int, timespec_get, (struct timespec *, int))
 
+static bool is_set_back(void)
+{
+    return atomic_load_explicit(&tw_factors[TW_CLOCK].mode, memory_order_relaxed) == TW_FACTOR_BACK;
+}
+
+/* Says once for each side of the jump that the program read the clock there: one that did so on
+ * both sides has seen it. */
+static void tell_side(bool is_back)
+{
+    static _Atomic bool told[2];
+    if (!atomic_load_explicit(&told[is_back], memory_order_relaxed) &&
+        !atomic_exchange(&told[is_back], true))
+        tw_factor_say("clock.back", is_back ? "read after it" : "read before it");
+}
+
+/* The machine's clock, or what is left of it after it was set back. */
+static int64_t set_back_now(bool peek)
+{
+    const int64_t at = (int64_t)tw_factors[TW_CLOCK].extra * (SECOND / 1000);
+    const bool is_back = tw_clock_kernel_ns(CLOCK_MONOTONIC) >= at;
+    if (!peek)
+        tell_side(is_back);
+    return tw_clock_kernel_ns(CLOCK_REALTIME) -
+           (is_back ? (int64_t)tw_factors[TW_CLOCK].value * SECOND : 0);
+}
+
 /* tw_stream_clock() is how far this thread's clock has come, ns; `extra` the step in microseconds,
  * `value` the second at which it starts. */
 int64_t tw_clock_now(bool peek)
 {
     if (tw_clock_scales())
         return tw_clock_scaled_ns(CLOCK_REALTIME);
+    if (is_set_back())
+        return set_back_now(peek);
     uint64_t *passed = tw_stream_clock();
     uint64_t step = tw_factors[TW_CLOCK].extra * 1000;
     uint64_t start = tw_factors[TW_CLOCK].value;
@@ -59,10 +88,13 @@ static bool is_answered(const char *what)
     return tw_factor_armed(TW_CLOCK) && tw_factor_take(TW_CLOCK, what);
 }
 
-/* Nanoseconds since 1970 as the structure. */
+/* Nanoseconds since 1970 as the structure. A moment before 1970 lies in a second that began before
+ * it: tv_nsec is never negative. */
 static struct timespec time_at(int64_t ns)
 {
-    return (struct timespec){.tv_sec = (time_t)(ns / SECOND), .tv_nsec = (long)(ns % SECOND)};
+    const bool borrows = ns % SECOND < 0;
+    return (struct timespec){.tv_sec = (time_t)(ns / SECOND - borrows),
+                             .tv_nsec = (long)(ns % SECOND + (borrows ? SECOND : 0))};
 }
 
 static struct timespec now(void)

@@ -61,12 +61,20 @@ static bool first_time(const char *path)
     return true;
 }
 
+/* What the agents and the launcher write there. The job's copy of its working folder is the job's.
+ */
+static bool is_of_run_folder(const char *path)
+{
+    const size_t n = strlen(tw_agent_config.run_dir);
+    return tw_starts(path, tw_agent_config.run_dir) && path[n] == '/' &&
+           !tw_starts(path + n, "/work/");
+}
+
 /* Devices and what the kernel shows as files keep nothing that was written to them. */
 static bool keeps_nothing(const char *path)
 {
     return (tw_starts(path, "/dev/") && !tw_starts(path, "/dev/shm/")) ||
-           tw_starts(path, "/proc/") || tw_starts(path, "/sys/") ||
-           tw_starts(path, tw_agent_config.run_dir);
+           tw_starts(path, "/proc/") || tw_starts(path, "/sys/") || is_of_run_folder(path);
 }
 
 /* The file behind a descriptor. appends: what is in it already was there before. Inside a guard. */

@@ -14,6 +14,7 @@ struct exchange {
     char detail[48];
     struct tw_mpi_data in, out;
     bool gives, gets;
+    bool wide; /* counts and displacements are of 64 bits (MPI_Allreduce_c) */
 };
 
 /* A rank of the communicator that a root of this number is: of an intercommunicator's two groups
@@ -34,10 +35,11 @@ static int64_t ranks(const struct exchange *x)
     return x->call.comm->inter ? x->call.comm->peers : x->call.comm->size;
 }
 
-static void begin(struct exchange *x, const char *function, tw_mpi_handle comm)
+static void begin(struct exchange *x, const char *function, bool wide, tw_mpi_handle comm)
 {
     *x = (struct exchange){
-        .call = {.function = function, .comm = tw_mpi_comm(comm), .peer = TW_MPI_NOBODY}};
+        .call = {.function = function, .comm = tw_mpi_comm(comm), .peer = TW_MPI_NOBODY},
+        .wide = wide};
 }
 
 static void with_operation(struct exchange *x, tw_mpi_handle op)
@@ -54,27 +56,32 @@ static void with_root(struct exchange *x, int root)
 static struct tw_mpi_data plain(const void *buffer, int64_t n, tw_mpi_handle type,
                                 tw_mpi_handle comm)
 {
-    return (struct tw_mpi_data){
-        .buffer = buffer, .count = n, .type = tw_mpi_type(type), .comm = comm};
+    struct tw_mpi_data d = {.buffer = buffer, .count = n, .comm = comm};
+    if (tw_mpi_contents()) /* else nobody asks for it */
+        d.type = tw_mpi_type(type);
+    return d;
 }
 
-static struct tw_mpi_data in_parts(const void *buffer, const int *counts, const int *where,
-                                   tw_mpi_handle type, int64_t parts, tw_mpi_handle comm)
+static struct tw_mpi_data in_parts(const struct exchange *x, const void *buffer, const void *counts,
+                                   const void *where, tw_mpi_handle type, tw_mpi_handle comm)
 {
     struct tw_mpi_data d = plain(buffer, 0, type, comm);
     d.counts = counts;
     d.where = where;
-    d.parts = (int)parts;
+    d.wide = x->wide;
+    d.parts = (int)ranks(x);
     return d;
 }
 
 /* This rank's part of a buffer that has one for each, `each` elements or counts[rank]. */
 static struct tw_mpi_data own_part(const struct exchange *x, const void *buffer, int64_t each,
-                                   const int *counts, const int *where, tw_mpi_handle type,
+                                   const void *counts, const void *where, tw_mpi_handle type,
                                    tw_mpi_handle comm)
 {
-    struct tw_mpi_data d = plain(buffer, counts ? counts[x->call.comm->rank] : each, type, comm);
-    int64_t at = where ? where[x->call.comm->rank] : each * x->call.comm->rank;
+    const int own = x->call.comm->rank;
+    struct tw_mpi_data d = plain(buffer, counts ? tw_mpi_number(counts, x->wide, own) : each, type,
+                                 comm);
+    int64_t at = where ? tw_mpi_number(where, x->wide, own) : each * own;
     d.buffer = (const char *)buffer + at * d.type.extent;
     return d;
 }
@@ -118,16 +125,28 @@ static bool stays(const struct exchange *x, const struct tw_mpi_data *d)
     return all;
 }
 
+/* The same, of copies of its arrays. */
+static bool is_kept(const struct exchange *x, struct tw_mpi_data *d)
+{
+    if (!stays(x, d))
+        return false;
+    const bool kept = tw_mpi_keep_arrays(d);
+    if (!kept)
+        tw_mpi_unseen(x->call.function, "out of memory for what it moves");
+    return kept;
+}
+
 static void follow(struct exchange *x, struct tw_mpi_pending *p, const void *request)
 {
     snprintf(p->detail, sizeof p->detail, "%s", x->detail);
     p->call = x->call;
     p->call.detail = p->detail[0] ? p->detail : NULL;
-    p->gets = x->gets && stays(x, &x->out);
+    p->gets = x->gets && is_kept(x, &x->out);
     if (p->gets)
         p->data = x->out;
     tw_mpi_keep_type(p);
-    tw_mpi_pending(tw_mpi_at(request, 0), p);
+    if (!tw_mpi_pending(tw_mpi_at(request, 0), p))
+        tw_mpi_free_arrays(&p->data);
 }
 
 static void under_way(struct exchange *x, const void *request)
@@ -142,12 +161,13 @@ static void prepared(struct exchange *x, const void *request)
 {
     struct tw_mpi_pending p = {.persistent = true};
     x->call.detail = x->detail[0] ? x->detail : NULL;
-    if (x->gives && tw_mpi_contents() && stays(x, &x->in)) {
+    if (x->gives && tw_mpi_contents() && is_kept(x, &x->in)) {
         p.in = tw_malloc(sizeof *p.in);
         if (p.in) {
             *p.in = x->in;
             p.owns_in_type = tw_mpi_keep(&p.in->type, true);
         } else {
+            tw_mpi_free_arrays(&x->in);
             tw_mpi_unseen(x->call.function, "out of memory for what it gives");
         }
     }
@@ -155,18 +175,20 @@ static void prepared(struct exchange *x, const void *request)
 }
 
 /*
- * COLLECTIVE(Allreduce, Iallreduce, (arguments), parameters) { fills x }: all functions of that
- * description. Open MPI has persistent ones under another name until its version 5.
+ * COLLECTIVE(Allreduce, Iallreduce, (arguments), PARAMETERS) { fills x }: all functions of that
+ * description. PARAMETERS(number, numbers) are theirs, by the types of a count and of an array of
+ * counts or displacements: those of calls with large counts (MPI 4) are of 64 bits, and the
+ * description gets either. Open MPI has persistent ones under another name until its version 5.
  */
 #define WITH_REQUEST(...) (__VA_ARGS__, request)
 #define WITH_INFO(...) (__VA_ARGS__, info, request)
-#define PERSISTENT(kind, name, made, arguments, ...)                                             \
+#define PERSISTENT(kind, name, made, wide, arguments, ...)                                       \
     TW_WATCH_AS(kind, made, WITH_INFO arguments, __VA_ARGS__, tw_mpi_handle info, void *request) \
     {                                                                                            \
         struct exchange x;                                                                       \
         if (!tw_mpi_enter())                                                                     \
             return real WITH_INFO arguments;                                                     \
-        begin(&x, "MPI_" #made, comm);                                                           \
+        begin(&x, "MPI_" #made, wide, comm);                                                     \
         describe_##name(&x, TW_ARGUMENTS arguments);                                             \
         tw_mpi_replay_pause();                                                                   \
         int rc = real WITH_INFO arguments;                                                       \
@@ -176,30 +198,30 @@ static void prepared(struct exchange *x, const void *request)
         tw_mpi_leave();                                                                          \
         return rc;                                                                               \
     }
-#define COLLECTIVE(name, later, arguments, ...)                         \
-    static void describe_##name(struct exchange *x, __VA_ARGS__);       \
-    TW_WATCH(name, arguments, __VA_ARGS__)                              \
-    {                                                                   \
-        struct exchange x;                                              \
-        if (!tw_mpi_enter())                                            \
-            return real arguments;                                      \
-        begin(&x, "MPI_" #name, comm);                                  \
-        describe_##name(&x, TW_ARGUMENTS arguments);                    \
-        entered(&x);                                                    \
-        tw_mpi_replay_pause();                                          \
-        int rc = real arguments;                                        \
-        tw_mpi_replay_resume("MPI_" #name);                             \
-        if (rc == 0)                                                    \
-            finished(&x);                                               \
-        tw_mpi_leave();                                                 \
-        return rc;                                                      \
-    }                                                                   \
+#define WAITS(name, called, wide, arguments, ...)    \
+    TW_WATCH(called, arguments, __VA_ARGS__)         \
+    {                                                \
+        struct exchange x;                           \
+        if (!tw_mpi_enter())                         \
+            return real arguments;                   \
+        begin(&x, "MPI_" #called, wide, comm);       \
+        describe_##name(&x, TW_ARGUMENTS arguments); \
+        entered(&x);                                 \
+        tw_mpi_replay_pause();                       \
+        int rc = real arguments;                     \
+        tw_mpi_replay_resume("MPI_" #called);        \
+        if (rc == 0)                                 \
+            finished(&x);                            \
+        tw_mpi_leave();                              \
+        return rc;                                   \
+    }
+#define LATER(name, later, wide, arguments, ...)                        \
     TW_WATCH(later, WITH_REQUEST arguments, __VA_ARGS__, void *request) \
     {                                                                   \
         struct exchange x;                                              \
         if (!tw_mpi_enter())                                            \
             return real WITH_REQUEST arguments;                         \
-        begin(&x, "MPI_" #later, comm);                                 \
+        begin(&x, "MPI_" #later, wide, comm);                           \
         describe_##name(&x, TW_ARGUMENTS arguments);                    \
         entered(&x);                                                    \
         int rc = real WITH_REQUEST arguments;                           \
@@ -207,18 +229,34 @@ static void prepared(struct exchange *x, const void *request)
             under_way(&x, request);                                     \
         tw_mpi_leave();                                                 \
         return rc;                                                      \
-    }                                                                   \
-    PERSISTENT(MPI, name, name##_init, arguments, __VA_ARGS__)          \
-    PERSISTENT(MPIX, name, name##_init, arguments, __VA_ARGS__)         \
-    static void describe_##name(struct exchange *x, __VA_ARGS__)
+    }
+#define OF_INTS(parameters) parameters(int, const int *)
+#define OF_COUNTS(parameters) parameters(int64_t, const int64_t *)
+#define OF_EITHER(parameters) parameters(int64_t, const void *)
+#define COLLECTIVE(name, later, arguments, parameters)                           \
+    static void describe_##name(struct exchange *x, OF_EITHER(parameters));      \
+    WAITS(name, name, false, arguments, OF_INTS(parameters))                     \
+    LATER(name, later, false, arguments, OF_INTS(parameters))                    \
+    PERSISTENT(MPI, name, name##_init, false, arguments, OF_INTS(parameters))    \
+    PERSISTENT(MPIX, name, name##_init, false, arguments, OF_INTS(parameters))   \
+    WAITS(name, name##_c, true, arguments, OF_COUNTS(parameters))                \
+    LATER(name, later##_c, true, arguments, OF_COUNTS(parameters))               \
+    PERSISTENT(MPI, name, name##_init_c, true, arguments, OF_COUNTS(parameters)) \
+    static void describe_##name(struct exchange *x, OF_EITHER(parameters))
 
-COLLECTIVE(Barrier, Ibarrier, (comm), tw_mpi_handle comm)
+/* It has no count, and so no second one. */
+static void describe_Barrier(struct exchange *x, tw_mpi_handle comm)
 {
     (void)x, (void)comm;
 }
+WAITS(Barrier, Barrier, false, (comm), tw_mpi_handle comm)
+LATER(Barrier, Ibarrier, false, (comm), tw_mpi_handle comm)
+PERSISTENT(MPI, Barrier, Barrier_init, false, (comm), tw_mpi_handle comm)
+PERSISTENT(MPIX, Barrier, Barrier_init, false, (comm), tw_mpi_handle comm)
 
-COLLECTIVE(Bcast, Ibcast, (buffer, n, type, root, comm), void *buffer, int n, tw_mpi_handle type,
-           int root, tw_mpi_handle comm)
+#define OF_BCAST(number, numbers) \
+    void *buffer, number n, tw_mpi_handle type, int root, tw_mpi_handle comm
+COLLECTIVE(Bcast, Ibcast, (buffer, n, type, root, comm), OF_BCAST)
 {
     with_root(x, root);
     if (is_root(x->call.comm, root))
@@ -227,16 +265,19 @@ COLLECTIVE(Bcast, Ibcast, (buffer, n, type, root, comm), void *buffer, int n, tw
         get(x, plain(buffer, n, type, comm));
 }
 
-COLLECTIVE(Allreduce, Iallreduce, (in, out, n, type, op, comm), const void *in, void *out, int n,
-           tw_mpi_handle type, tw_mpi_handle op, tw_mpi_handle comm)
+#define OF_A_REDUCTION(number, numbers) \
+    const void *in, void *out, number n, tw_mpi_handle type, tw_mpi_handle op, tw_mpi_handle comm
+COLLECTIVE(Allreduce, Iallreduce, (in, out, n, type, op, comm), OF_A_REDUCTION)
 {
     with_operation(x, op);
     give(x, plain(tw_mpi_in_place(in) ? out : in, n, type, comm));
     get(x, plain(out, n, type, comm));
 }
 
-COLLECTIVE(Reduce, Ireduce, (in, out, n, type, op, root, comm), const void *in, void *out, int n,
-           tw_mpi_handle type, tw_mpi_handle op, int root, tw_mpi_handle comm)
+#define OF_REDUCE(number, numbers)                                                       \
+    const void *in, void *out, number n, tw_mpi_handle type, tw_mpi_handle op, int root, \
+        tw_mpi_handle comm
+COLLECTIVE(Reduce, Ireduce, (in, out, n, type, op, root, comm), OF_REDUCE)
 {
     const bool mine = is_root(x->call.comm, root);
     with_operation(x, op);
@@ -246,8 +287,7 @@ COLLECTIVE(Reduce, Ireduce, (in, out, n, type, op, root, comm), const void *in, 
         get(x, plain(out, n, type, comm));
 }
 
-COLLECTIVE(Scan, Iscan, (in, out, n, type, op, comm), const void *in, void *out, int n,
-           tw_mpi_handle type, tw_mpi_handle op, tw_mpi_handle comm)
+COLLECTIVE(Scan, Iscan, (in, out, n, type, op, comm), OF_A_REDUCTION)
 {
     with_operation(x, op);
     give(x, plain(tw_mpi_in_place(in) ? out : in, n, type, comm));
@@ -255,8 +295,7 @@ COLLECTIVE(Scan, Iscan, (in, out, n, type, op, comm), const void *in, void *out,
 }
 
 /* What rank 0 gets is undefined. */
-COLLECTIVE(Exscan, Iexscan, (in, out, n, type, op, comm), const void *in, void *out, int n,
-           tw_mpi_handle type, tw_mpi_handle op, tw_mpi_handle comm)
+COLLECTIVE(Exscan, Iexscan, (in, out, n, type, op, comm), OF_A_REDUCTION)
 {
     with_operation(x, op);
     give(x, plain(tw_mpi_in_place(in) ? out : in, n, type, comm));
@@ -265,28 +304,30 @@ COLLECTIVE(Exscan, Iexscan, (in, out, n, type, op, comm), const void *in, void *
 }
 
 COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block, (in, out, n, type, op, comm),
-           const void *in, void *out, int n, tw_mpi_handle type, tw_mpi_handle op,
-           tw_mpi_handle comm)
+           OF_A_REDUCTION)
 {
     with_operation(x, op);
-    give(x, plain(tw_mpi_in_place(in) ? out : in, n * (int64_t)x->call.comm->size, type, comm));
+    give(x, plain(tw_mpi_in_place(in) ? out : in, n * x->call.comm->size, type, comm));
     get(x, plain(out, n, type, comm));
 }
 
-COLLECTIVE(Reduce_scatter, Ireduce_scatter, (in, out, counts, type, op, comm), const void *in,
-           void *out, const int *counts, tw_mpi_handle type, tw_mpi_handle op, tw_mpi_handle comm)
+#define OF_REDUCE_SCATTER(number, numbers)                                           \
+    const void *in, void *out, numbers counts, tw_mpi_handle type, tw_mpi_handle op, \
+        tw_mpi_handle comm
+COLLECTIVE(Reduce_scatter, Ireduce_scatter, (in, out, counts, type, op, comm), OF_REDUCE_SCATTER)
 {
     int64_t all = 0;
     for (int i = 0; i < x->call.comm->size; i++)
-        all += counts[i];
+        all += tw_mpi_number(counts, x->wide, i);
     with_operation(x, op);
     give(x, plain(tw_mpi_in_place(in) ? out : in, all, type, comm));
-    get(x, plain(out, counts[x->call.comm->rank], type, comm));
+    get(x, plain(out, tw_mpi_number(counts, x->wide, x->call.comm->rank), type, comm));
 }
 
-COLLECTIVE(Gather, Igather, (in, n, type, out, each, out_type, root, comm), const void *in, int n,
-           tw_mpi_handle type, void *out, int each, tw_mpi_handle out_type, int root,
-           tw_mpi_handle comm)
+#define OF_GATHER(number, numbers)                                                                \
+    const void *in, number n, tw_mpi_handle type, void *out, number each, tw_mpi_handle out_type, \
+        int root, tw_mpi_handle comm
+COLLECTIVE(Gather, Igather, (in, n, type, out, each, out_type, root, comm), OF_GATHER)
 {
     const bool mine = is_root(x->call.comm, root);
     with_root(x, root);
@@ -298,9 +339,10 @@ COLLECTIVE(Gather, Igather, (in, n, type, out, each, out_type, root, comm), cons
         get(x, plain(out, each * ranks(x), out_type, comm));
 }
 
-COLLECTIVE(Gatherv, Igatherv, (in, n, type, out, counts, where, out_type, root, comm),
-           const void *in, int n, tw_mpi_handle type, void *out, const int *counts,
-           const int *where, tw_mpi_handle out_type, int root, tw_mpi_handle comm)
+#define OF_GATHERV(number, numbers)                                                         \
+    const void *in, number n, tw_mpi_handle type, void *out, numbers counts, numbers where, \
+        tw_mpi_handle out_type, int root, tw_mpi_handle comm
+COLLECTIVE(Gatherv, Igatherv, (in, n, type, out, counts, where, out_type, root, comm), OF_GATHERV)
 {
     const bool mine = is_root(x->call.comm, root);
     with_root(x, root);
@@ -309,30 +351,35 @@ COLLECTIVE(Gatherv, Igatherv, (in, n, type, out, counts, where, out_type, root, 
     else if (takes_part(x->call.comm, root) && !(mine && x->call.comm->inter))
         give(x, plain(in, n, type, comm));
     if (mine)
-        get(x, in_parts(out, counts, where, out_type, ranks(x), comm));
+        get(x, in_parts(x, out, counts, where, out_type, comm));
 }
 
-COLLECTIVE(Allgather, Iallgather, (in, n, type, out, each, out_type, comm), const void *in, int n,
-           tw_mpi_handle type, void *out, int each, tw_mpi_handle out_type, tw_mpi_handle comm)
+#define OF_ALLGATHER(number, numbers)                                                             \
+    const void *in, number n, tw_mpi_handle type, void *out, number each, tw_mpi_handle out_type, \
+        tw_mpi_handle comm
+COLLECTIVE(Allgather, Iallgather, (in, n, type, out, each, out_type, comm), OF_ALLGATHER)
 {
     give(x, tw_mpi_in_place(in) ? own_part(x, out, each, NULL, NULL, out_type, comm)
                                 : plain(in, n, type, comm));
     get(x, plain(out, each * ranks(x), out_type, comm));
 }
 
+#define OF_ALLGATHERV(number, numbers)                                                      \
+    const void *in, number n, tw_mpi_handle type, void *out, numbers counts, numbers where, \
+        tw_mpi_handle out_type, tw_mpi_handle comm
 COLLECTIVE(Allgatherv, Iallgatherv, (in, n, type, out, counts, where, out_type, comm),
-           const void *in, int n, tw_mpi_handle type, void *out, const int *counts,
-           const int *where, tw_mpi_handle out_type, tw_mpi_handle comm)
+           OF_ALLGATHERV)
 {
     give(x, tw_mpi_in_place(in) ? own_part(x, out, 0, counts, where, out_type, comm)
                                 : plain(in, n, type, comm));
-    get(x, in_parts(out, counts, where, out_type, ranks(x), comm));
+    get(x, in_parts(x, out, counts, where, out_type, comm));
 }
 
 /* The root may leave its own part where it is. */
-COLLECTIVE(Scatter, Iscatter, (in, each, type, out, n, out_type, root, comm), const void *in,
-           int each, tw_mpi_handle type, void *out, int n, tw_mpi_handle out_type, int root,
-           tw_mpi_handle comm)
+#define OF_SCATTER(number, numbers)                                                               \
+    const void *in, number each, tw_mpi_handle type, void *out, number n, tw_mpi_handle out_type, \
+        int root, tw_mpi_handle comm
+COLLECTIVE(Scatter, Iscatter, (in, each, type, out, n, out_type, root, comm), OF_SCATTER)
 {
     const bool mine = is_root(x->call.comm, root);
     with_root(x, root);
@@ -342,40 +389,46 @@ COLLECTIVE(Scatter, Iscatter, (in, each, type, out, n, out_type, root, comm), co
         get(x, plain(out, n, out_type, comm));
 }
 
+#define OF_SCATTERV(number, numbers)                                                        \
+    const void *in, numbers counts, numbers where, tw_mpi_handle type, void *out, number n, \
+        tw_mpi_handle out_type, int root, tw_mpi_handle comm
 COLLECTIVE(Scatterv, Iscatterv, (in, counts, where, type, out, n, out_type, root, comm),
-           const void *in, const int *counts, const int *where, tw_mpi_handle type, void *out,
-           int n, tw_mpi_handle out_type, int root, tw_mpi_handle comm)
+           OF_SCATTERV)
 {
     const bool mine = is_root(x->call.comm, root);
     with_root(x, root);
     if (mine)
-        give(x, in_parts(in, counts, where, type, ranks(x), comm));
+        give(x, in_parts(x, in, counts, where, type, comm));
     if (takes_part(x->call.comm, root) && !tw_mpi_in_place(out) && !(mine && x->call.comm->inter))
         get(x, plain(out, n, out_type, comm));
 }
 
-COLLECTIVE(Alltoall, Ialltoall, (in, n, type, out, each, out_type, comm), const void *in, int n,
-           tw_mpi_handle type, void *out, int each, tw_mpi_handle out_type, tw_mpi_handle comm)
+#define OF_ALLTOALL(number, numbers)                                                              \
+    const void *in, number n, tw_mpi_handle type, void *out, number each, tw_mpi_handle out_type, \
+        tw_mpi_handle comm
+COLLECTIVE(Alltoall, Ialltoall, (in, n, type, out, each, out_type, comm), OF_ALLTOALL)
 {
     give(x, tw_mpi_in_place(in) ? plain(out, each * ranks(x), out_type, comm)
                                 : plain(in, n * ranks(x), type, comm));
     get(x, plain(out, each * ranks(x), out_type, comm));
 }
 
+#define OF_ALLTOALLV(number, numbers)                                             \
+    const void *in, numbers counts, numbers where, tw_mpi_handle type, void *out, \
+        numbers out_counts, numbers out_where, tw_mpi_handle out_type, tw_mpi_handle comm
 COLLECTIVE(Alltoallv, Ialltoallv,
-           (in, counts, where, type, out, out_counts, out_where, out_type, comm), const void *in,
-           const int *counts, const int *where, tw_mpi_handle type, void *out,
-           const int *out_counts, const int *out_where, tw_mpi_handle out_type, tw_mpi_handle comm)
+           (in, counts, where, type, out, out_counts, out_where, out_type, comm), OF_ALLTOALLV)
 {
-    struct tw_mpi_data got = in_parts(out, out_counts, out_where, out_type, ranks(x), comm);
-    give(x, tw_mpi_in_place(in) ? got : in_parts(in, counts, where, type, ranks(x), comm));
+    struct tw_mpi_data got = in_parts(x, out, out_counts, out_where, out_type, comm);
+    give(x, tw_mpi_in_place(in) ? got : in_parts(x, in, counts, where, type, comm));
     get(x, got);
 }
 
+#define OF_ALLTOALLW(number, numbers)                                            \
+    const void *in, numbers counts, numbers where, const void *types, void *out, \
+        numbers out_counts, numbers out_where, const void *out_types, tw_mpi_handle comm
 COLLECTIVE(Alltoallw, Ialltoallw,
-           (in, counts, where, types, out, out_counts, out_where, out_types, comm), const void *in,
-           const int *counts, const int *where, const void *types, void *out, const int *out_counts,
-           const int *out_where, const void *out_types, tw_mpi_handle comm)
+           (in, counts, where, types, out, out_counts, out_where, out_types, comm), OF_ALLTOALLW)
 {
     struct tw_mpi_data got = {.buffer = out,
                               .counts = out_counts,
@@ -383,6 +436,7 @@ COLLECTIVE(Alltoallw, Ialltoallw,
                               .types = out_types,
                               .parts = (int)ranks(x),
                               .by_bytes = true,
+                              .wide = x->wide,
                               .comm = comm};
     struct tw_mpi_data put = got;
     if (!tw_mpi_in_place(in)) {

@@ -17,40 +17,47 @@ static void made(struct tw_mpi_pending *p, tw_mpi_handle type, const void *reque
     tw_mpi_pending(tw_mpi_at(request, 0), p);
 }
 
-TW_WATCH(Recv_init, (buffer, n, type, from, tag, comm, request), void *buffer, int n,
-         tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *request)
-{
-    if (!tw_mpi_enter())
-        return real(buffer, n, type, from, tag, comm, request);
-    int rc = real(buffer, n, type, from, tag, comm, request);
-    struct tw_mpi_pending p = {.receives = true,
-                               .call = tw_mpi_message("MPI_Recv_init", comm, from, tag),
-                               .data = tw_mpi_message_data(buffer, n, type, comm)};
-    if (rc == 0)
-        made(&p, type, request);
-    tw_mpi_leave();
-    return rc;
-}
-
-#define SEND_INIT(name)                                                                  \
-    TW_WATCH(name, (buffer, n, type, to, tag, comm, request), const void *buffer, int n, \
-             tw_mpi_handle type, int to, int tag, tw_mpi_handle comm, void *request)     \
-    {                                                                                    \
-        if (!tw_mpi_enter())                                                             \
-            return real(buffer, n, type, to, tag, comm, request);                        \
-        int rc = real(buffer, n, type, to, tag, comm, request);                          \
-        struct tw_mpi_pending p = {.sends = true,                                        \
-                                   .call = tw_mpi_message("MPI_" #name, comm, to, tag),  \
-                                   .data = tw_mpi_message_data(buffer, n, type, comm)};  \
-        if (rc == 0)                                                                     \
-            made(&p, type, request);                                                     \
-        tw_mpi_leave();                                                                  \
-        return rc;                                                                       \
+#define RECV_INIT(name, number)                                                           \
+    TW_WATCH(name, (buffer, n, type, from, tag, comm, request), void *buffer, number n,   \
+             tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *request)    \
+    {                                                                                     \
+        if (!tw_mpi_enter())                                                              \
+            return real(buffer, n, type, from, tag, comm, request);                       \
+        int rc = real(buffer, n, type, from, tag, comm, request);                         \
+        struct tw_mpi_pending p = {.receives = true,                                      \
+                                   .call = tw_mpi_message("MPI_" #name, comm, from, tag), \
+                                   .data = tw_mpi_message_data(buffer, n, type, comm)};   \
+        if (rc == 0)                                                                      \
+            made(&p, type, request);                                                      \
+        tw_mpi_leave();                                                                   \
+        return rc;                                                                        \
     }
-SEND_INIT(Send_init)
-SEND_INIT(Bsend_init)
-SEND_INIT(Ssend_init)
-SEND_INIT(Rsend_init)
+RECV_INIT(Recv_init, int)
+RECV_INIT(Recv_init_c, int64_t)
+
+#define SEND_INIT(name, number)                                                             \
+    TW_WATCH(name, (buffer, n, type, to, tag, comm, request), const void *buffer, number n, \
+             tw_mpi_handle type, int to, int tag, tw_mpi_handle comm, void *request)        \
+    {                                                                                       \
+        if (!tw_mpi_enter())                                                                \
+            return real(buffer, n, type, to, tag, comm, request);                           \
+        int rc = real(buffer, n, type, to, tag, comm, request);                             \
+        struct tw_mpi_pending p = {.sends = true,                                           \
+                                   .call = tw_mpi_message("MPI_" #name, comm, to, tag),     \
+                                   .data = tw_mpi_message_data(buffer, n, type, comm)};     \
+        if (rc == 0)                                                                        \
+            made(&p, type, request);                                                        \
+        tw_mpi_leave();                                                                     \
+        return rc;                                                                          \
+    }
+SEND_INIT(Send_init, int)
+SEND_INIT(Send_init_c, int64_t)
+SEND_INIT(Bsend_init, int)
+SEND_INIT(Bsend_init_c, int64_t)
+SEND_INIT(Ssend_init, int)
+SEND_INIT(Ssend_init_c, int64_t)
+SEND_INIT(Rsend_init, int)
+SEND_INIT(Rsend_init_c, int64_t)
 
 /* Starts one by `real`, or holds it. */
 static int start(int (*real)(void *request), void *request)

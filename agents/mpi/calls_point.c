@@ -13,7 +13,7 @@ static struct tw_mpi_call awaited(const char *function, tw_mpi_handle comm, int 
     return call;
 }
 
-static void given(const char *function, const void *buffer, int n, tw_mpi_handle type, int to,
+static void given(const char *function, const void *buffer, int64_t n, tw_mpi_handle type, int to,
                   int tag, tw_mpi_handle comm)
 {
     if (to == tw_mpi_abi()->proc_null || !tw_mpi_contents())
@@ -23,72 +23,72 @@ static void given(const char *function, const void *buffer, int n, tw_mpi_handle
     tw_mpi_record(TWIN_KIND_IN, &call, &data);
 }
 
-#define SEND(name, how)                                                         \
-    TW_WATCH(name, (buffer, n, type, to, tag, comm), const void *buffer, int n, \
-             tw_mpi_handle type, int to, int tag, tw_mpi_handle comm)           \
-    {                                                                           \
-        bool seen = tw_mpi_enter();                                             \
-        if (seen)                                                               \
-            given("MPI_" #name, buffer, n, type, to, tag, comm);                \
-        int rc = tw_mpi_replay_send(real, how, buffer, n, type, to, tag, comm); \
-        if (seen)                                                               \
-            tw_mpi_leave();                                                     \
-        return rc;                                                              \
-    }
-SEND(Send, TW_MPI_SEND)
-SEND(Ssend, TW_MPI_SSEND)
-SEND(Rsend, TW_MPI_RSEND)
+/* Each function twice: with an int for a count, and with 64 bits (MPI 4). */
+#define TWICE(function, name, ...) \
+    function(name, int, __VA_ARGS__) function(name##_c, int64_t, __VA_ARGS__)
 
-/* It waits for nobody. */
-TW_WATCH(Bsend, (buffer, n, type, to, tag, comm), const void *buffer, int n, tw_mpi_handle type,
-         int to, int tag, tw_mpi_handle comm)
-{
-    bool seen = tw_mpi_enter();
-    if (seen)
-        given("MPI_Bsend", buffer, n, type, to, tag, comm);
-    int rc = real(buffer, n, type, to, tag, comm);
-    if (seen)
-        tw_mpi_leave();
-    return rc;
-}
+/* `wait`: is it done, where receives are held? */
+#define SEND(name, number, wait)                                                   \
+    TW_WATCH(name, (buffer, n, type, to, tag, comm), const void *buffer, number n, \
+             tw_mpi_handle type, int to, int tag, tw_mpi_handle comm)              \
+    {                                                                              \
+        int rc;                                                                    \
+        const bool seen = tw_mpi_enter();                                          \
+        if (seen)                                                                  \
+            given("MPI_" #name, buffer, n, type, to, tag, comm);                   \
+        if (!(wait))                                                               \
+            rc = real(buffer, n, type, to, tag, comm);                             \
+        if (seen)                                                                  \
+            tw_mpi_leave();                                                        \
+        return rc;                                                                 \
+    }
+#define WAITING(how) tw_mpi_replay_send(how, buffer, n, type, to, tag, comm, &rc)
+TWICE(SEND, Send, WAITING(TW_MPI_SEND))
+TWICE(SEND, Ssend, WAITING(TW_MPI_SSEND))
+TWICE(SEND, Rsend, WAITING(TW_MPI_RSEND))
+TWICE(SEND, Bsend, false) /* it waits for nobody */
 
 /* The contents of a non-blocking send are the program's to leave alone from its call on. */
-#define ISEND(name)                                                                      \
-    TW_WATCH(name, (buffer, n, type, to, tag, comm, request), const void *buffer, int n, \
-             tw_mpi_handle type, int to, int tag, tw_mpi_handle comm, void *request)     \
-    {                                                                                    \
-        bool seen = tw_mpi_enter();                                                      \
-        if (seen)                                                                        \
-            given("MPI_" #name, buffer, n, type, to, tag, comm);                         \
-        int rc = real(buffer, n, type, to, tag, comm, request);                          \
-        if (seen)                                                                        \
-            tw_mpi_leave();                                                              \
-        return rc;                                                                       \
+#define ISEND(name, number, ...)                                                            \
+    TW_WATCH(name, (buffer, n, type, to, tag, comm, request), const void *buffer, number n, \
+             tw_mpi_handle type, int to, int tag, tw_mpi_handle comm, void *request)        \
+    {                                                                                       \
+        bool seen = tw_mpi_enter();                                                         \
+        if (seen)                                                                           \
+            given("MPI_" #name, buffer, n, type, to, tag, comm);                            \
+        int rc = real(buffer, n, type, to, tag, comm, request);                             \
+        if (seen)                                                                           \
+            tw_mpi_leave();                                                                 \
+        return rc;                                                                          \
     }
-ISEND(Isend)
-ISEND(Ibsend)
-ISEND(Issend)
-ISEND(Irsend)
+TWICE(ISEND, Isend, 0)
+TWICE(ISEND, Ibsend, 0)
+TWICE(ISEND, Issend, 0)
+TWICE(ISEND, Irsend, 0)
 
-TW_WATCH(Recv, (buffer, n, type, from, tag, comm, status), void *buffer, int n, tw_mpi_handle type,
-         int from, int tag, tw_mpi_handle comm, void *status)
-{
-    if (!tw_mpi_enter())
-        return real(buffer, n, type, from, tag, comm, status);
-    char own[TW_MPI_STATUS_MOST];
-    void *told = tw_mpi_status(status, own);
-    struct tw_mpi_call call = awaited("MPI_Recv", comm, from, tag);
-    int rc = tw_mpi_replay_recv(real, &call, buffer, n, type, comm, told);
-    if (rc == 0) {
-        struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, comm);
-        tw_mpi_got(&call, &data, told);
+#define RECV(name, number, ...)                                                        \
+    TW_WATCH(name, (buffer, n, type, from, tag, comm, status), void *buffer, number n, \
+             tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *status)  \
+    {                                                                                  \
+        if (!tw_mpi_enter())                                                           \
+            return real(buffer, n, type, from, tag, comm, status);                     \
+        char own[TW_MPI_STATUS_MOST];                                                  \
+        void *told = tw_mpi_status(status, own);                                       \
+        struct tw_mpi_call call = awaited("MPI_" #name, comm, from, tag);              \
+        int rc;                                                                        \
+        if (!tw_mpi_replay_recv(&call, buffer, n, type, comm, told, &rc))              \
+            rc = real(buffer, n, type, from, tag, comm, told);                         \
+        if (rc == 0) {                                                                 \
+            struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, comm);      \
+            tw_mpi_got(&call, &data, told);                                            \
+        }                                                                              \
+        tw_mpi_leave();                                                                \
+        return rc;                                                                     \
     }
-    tw_mpi_leave();
-    return rc;
-}
+TWICE(RECV, Recv, 0)
 
 /* A receive that was posted, of which the request is now known. */
-static void posted(const struct tw_mpi_call *call, void *buffer, int n, tw_mpi_handle type,
+static void posted(const struct tw_mpi_call *call, void *buffer, int64_t n, tw_mpi_handle type,
                    tw_mpi_handle comm, const void *request)
 {
     struct tw_mpi_pending p = {.active = true,
@@ -101,68 +101,76 @@ static void posted(const struct tw_mpi_call *call, void *buffer, int n, tw_mpi_h
     tw_mpi_pending(tw_mpi_at(request, 0), &p);
 }
 
-TW_WATCH(Irecv, (buffer, n, type, from, tag, comm, request), void *buffer, int n,
-         tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *request)
-{
-    int rc;
-    if (!tw_mpi_enter())
-        return real(buffer, n, type, from, tag, comm, request);
-    struct tw_mpi_call call = awaited("MPI_Irecv", comm, from, tag);
-    if (!tw_mpi_replay_irecv(&call, buffer, n, type, comm, request, &rc))
-        rc = real(buffer, n, type, from, tag, comm, request);
-    if (rc == 0)
-        posted(&call, buffer, n, type, comm, request);
-    tw_mpi_leave();
-    return rc;
-}
+#define IRECV(name, number, ...)                                                        \
+    TW_WATCH(name, (buffer, n, type, from, tag, comm, request), void *buffer, number n, \
+             tw_mpi_handle type, int from, int tag, tw_mpi_handle comm, void *request)  \
+    {                                                                                   \
+        int rc;                                                                         \
+        if (!tw_mpi_enter())                                                            \
+            return real(buffer, n, type, from, tag, comm, request);                     \
+        struct tw_mpi_call call = awaited("MPI_" #name, comm, from, tag);               \
+        if (!tw_mpi_replay_irecv(&call, buffer, n, type, comm, request, &rc))           \
+            rc = real(buffer, n, type, from, tag, comm, request);                       \
+        if (rc == 0)                                                                    \
+            posted(&call, buffer, n, type, comm, request);                              \
+        tw_mpi_leave();                                                                 \
+        return rc;                                                                      \
+    }
+TWICE(IRECV, Irecv, 0)
 
-TW_WATCH(Sendrecv, (out, n, type, to, tag, in, room, in_type, from, in_tag, comm, status),
-         const void *out, int n, tw_mpi_handle type, int to, int tag, void *in, int room,
-         tw_mpi_handle in_type, int from, int in_tag, tw_mpi_handle comm, void *status)
-{
-    if (!tw_mpi_enter())
-        return real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, status);
-    char own[TW_MPI_STATUS_MOST];
-    void *told = tw_mpi_status(status, own);
-    int rc;
-    given("MPI_Sendrecv", out, n, type, to, tag, comm);
-    struct tw_mpi_call call = awaited("MPI_Sendrecv", comm, from, in_tag);
-    if (!tw_mpi_replay_sendrecv(&call, out, n, type, to, tag, in, room, in_type, comm, told, &rc)) {
-        tw_mpi_replay_pause();
-        rc = real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, told);
-        tw_mpi_replay_resume("MPI_Sendrecv");
+#define SENDRECV(name, number, ...)                                                              \
+    TW_WATCH(name, (out, n, type, to, tag, in, room, in_type, from, in_tag, comm, status),       \
+             const void *out, number n, tw_mpi_handle type, int to, int tag, void *in,           \
+             number room, tw_mpi_handle in_type, int from, int in_tag, tw_mpi_handle comm,       \
+             void *status)                                                                       \
+    {                                                                                            \
+        if (!tw_mpi_enter())                                                                     \
+            return real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, status);   \
+        char own[TW_MPI_STATUS_MOST];                                                            \
+        void *told = tw_mpi_status(status, own);                                                 \
+        int rc;                                                                                  \
+        given("MPI_" #name, out, n, type, to, tag, comm);                                        \
+        struct tw_mpi_call call = awaited("MPI_" #name, comm, from, in_tag);                     \
+        if (!tw_mpi_replay_sendrecv(&call, out, n, type, to, tag, in, room, in_type, comm, told, \
+                                    &rc)) {                                                      \
+            tw_mpi_replay_pause();                                                               \
+            rc = real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, told);       \
+            tw_mpi_replay_resume("MPI_" #name);                                                  \
+        }                                                                                        \
+        if (rc == 0) {                                                                           \
+            struct tw_mpi_data data = tw_mpi_message_data(in, room, in_type, comm);              \
+            tw_mpi_got(&call, &data, told);                                                      \
+        }                                                                                        \
+        tw_mpi_leave();                                                                          \
+        return rc;                                                                               \
     }
-    if (rc == 0) {
-        struct tw_mpi_data data = tw_mpi_message_data(in, room, in_type, comm);
-        tw_mpi_got(&call, &data, told);
-    }
-    tw_mpi_leave();
-    return rc;
-}
+TWICE(SENDRECV, Sendrecv, 0)
 
-TW_WATCH(Sendrecv_replace, (buffer, n, type, to, tag, from, in_tag, comm, status), void *buffer,
-         int n, tw_mpi_handle type, int to, int tag, int from, int in_tag, tw_mpi_handle comm,
-         void *status)
-{
-    if (!tw_mpi_enter())
-        return real(buffer, n, type, to, tag, from, in_tag, comm, status);
-    char own[TW_MPI_STATUS_MOST];
-    void *told = tw_mpi_status(status, own);
-    int rc;
-    given("MPI_Sendrecv_replace", buffer, n, type, to, tag, comm);
-    struct tw_mpi_call call = awaited("MPI_Sendrecv_replace", comm, from, in_tag);
-    if (!tw_mpi_replay_sendrecv_replace(&call, buffer, n, type, to, tag, comm, told, &rc)) {
-        tw_mpi_replay_pause();
-        rc = real(buffer, n, type, to, tag, from, in_tag, comm, told);
-        tw_mpi_replay_resume("MPI_Sendrecv_replace");
+#define SENDRECV_REPLACE(name, number, ...)                                                        \
+    TW_WATCH(name, (buffer, n, type, to, tag, from, in_tag, comm, status), void *buffer, number n, \
+             tw_mpi_handle type, int to, int tag, int from, int in_tag, tw_mpi_handle comm,        \
+             void *status)                                                                         \
+    {                                                                                              \
+        if (!tw_mpi_enter())                                                                       \
+            return real(buffer, n, type, to, tag, from, in_tag, comm, status);                     \
+        char own[TW_MPI_STATUS_MOST];                                                              \
+        void *told = tw_mpi_status(status, own);                                                   \
+        int rc;                                                                                    \
+        given("MPI_" #name, buffer, n, type, to, tag, comm);                                       \
+        struct tw_mpi_call call = awaited("MPI_" #name, comm, from, in_tag);                       \
+        if (!tw_mpi_replay_sendrecv_replace(&call, buffer, n, type, to, tag, comm, told, &rc)) {   \
+            tw_mpi_replay_pause();                                                                 \
+            rc = real(buffer, n, type, to, tag, from, in_tag, comm, told);                         \
+            tw_mpi_replay_resume("MPI_" #name);                                                    \
+        }                                                                                          \
+        if (rc == 0) {                                                                             \
+            struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, comm);                  \
+            tw_mpi_got(&call, &data, told);                                                        \
+        }                                                                                          \
+        tw_mpi_leave();                                                                            \
+        return rc;                                                                                 \
     }
-    if (rc == 0) {
-        struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, comm);
-        tw_mpi_got(&call, &data, told);
-    }
-    tw_mpi_leave();
-    return rc;
-}
+TWICE(SENDRECV_REPLACE, Sendrecv_replace, 0)
 
 /* ---- messages that were probed for: their handle alone says on which communicator they came */
 
@@ -250,39 +258,44 @@ TW_WATCH(Iprobe, (from, tag, comm, flag, status), int from, int tag, tw_mpi_hand
     return rc;
 }
 
-TW_WATCH(Mrecv, (buffer, n, type, m, status), void *buffer, int n, tw_mpi_handle type, void *m,
-         void *status)
-{
-    if (!tw_mpi_enter())
-        return real(buffer, n, type, m, status);
-    char own[TW_MPI_STATUS_MOST];
-    void *told = tw_mpi_status(status, own);
-    struct tw_mpi_pending p;
-    bool known = tw_mpi_take(as_message(tw_mpi_at(m, 0)), &p);
-    int rc = real(buffer, n, type, m, told);
-    if (rc == 0 && known) {
-        struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, p.data.comm);
-        tw_mpi_got(&p.call, &data, told);
+#define MRECV(name, number, ...)                                                             \
+    TW_WATCH(name, (buffer, n, type, m, status), void *buffer, number n, tw_mpi_handle type, \
+             void *m, void *status)                                                          \
+    {                                                                                        \
+        if (!tw_mpi_enter())                                                                 \
+            return real(buffer, n, type, m, status);                                         \
+        char own[TW_MPI_STATUS_MOST];                                                        \
+        void *told = tw_mpi_status(status, own);                                             \
+        struct tw_mpi_pending p;                                                             \
+        bool known = tw_mpi_take(as_message(tw_mpi_at(m, 0)), &p);                           \
+        int rc = real(buffer, n, type, m, told);                                             \
+        if (rc == 0 && known) {                                                              \
+            p.call.function = "MPI_" #name;                                                  \
+            struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, p.data.comm);     \
+            tw_mpi_got(&p.call, &data, told);                                                \
+        }                                                                                    \
+        tw_mpi_leave();                                                                      \
+        return rc;                                                                           \
     }
-    tw_mpi_leave();
-    return rc;
-}
+TWICE(MRECV, Mrecv, 0)
 
-TW_WATCH(Imrecv, (buffer, n, type, m, request), void *buffer, int n, tw_mpi_handle type, void *m,
-         void *request)
-{
-    if (!tw_mpi_enter())
-        return real(buffer, n, type, m, request);
-    struct tw_mpi_pending p;
-    bool known = tw_mpi_take(as_message(tw_mpi_at(m, 0)), &p);
-    int rc = real(buffer, n, type, m, request);
-    if (rc == 0 && known) {
-        p.call.function = "MPI_Imrecv";
-        p.active = true;
-        p.data = tw_mpi_message_data(buffer, n, type, p.data.comm);
-        tw_mpi_keep_type(&p);
-        tw_mpi_pending(tw_mpi_at(request, 0), &p);
+#define IMRECV(name, number, ...)                                                             \
+    TW_WATCH(name, (buffer, n, type, m, request), void *buffer, number n, tw_mpi_handle type, \
+             void *m, void *request)                                                          \
+    {                                                                                         \
+        if (!tw_mpi_enter())                                                                  \
+            return real(buffer, n, type, m, request);                                         \
+        struct tw_mpi_pending p;                                                              \
+        bool known = tw_mpi_take(as_message(tw_mpi_at(m, 0)), &p);                            \
+        int rc = real(buffer, n, type, m, request);                                           \
+        if (rc == 0 && known) {                                                               \
+            p.call.function = "MPI_" #name;                                                   \
+            p.active = true;                                                                  \
+            p.data = tw_mpi_message_data(buffer, n, type, p.data.comm);                       \
+            tw_mpi_keep_type(&p);                                                             \
+            tw_mpi_pending(tw_mpi_at(request, 0), &p);                                        \
+        }                                                                                     \
+        tw_mpi_leave();                                                                       \
+        return rc;                                                                            \
     }
-    tw_mpi_leave();
-    return rc;
-}
+TWICE(IMRECV, Imrecv, 0)

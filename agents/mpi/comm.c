@@ -14,7 +14,10 @@
 
 enum { COMMS = 1024, SLOTS = 2 * COMMS };
 
-static struct tw_mpi_comm comms[SLOTS]; /* open addressing by the handle's number */
+/* Open addressing by the handle's number. Numbers stand apart, since they are looked at without the
+ * lock: place i is filled before ids[i] says whose it is. */
+static _Atomic uint64_t ids[SLOTS];
+static struct tw_mpi_comm comms[SLOTS];
 static struct tw_mpi_comm too_many = {.peers = 0, .name = "a communicator among too many"};
 static uint64_t serials, used;
 static uint32_t unknown; /* seen first when they were used */
@@ -24,7 +27,7 @@ enum { GONE = 1 }; /* an id that no handle has */
 static struct tw_mpi_comm *find(uint64_t id)
 {
     for (size_t i = 0, at = tw_mix64(id) % SLOTS; i < SLOTS; i++, at = (at + 1) % SLOTS) {
-        uint64_t there = atomic_load_explicit(&comms[at].id, memory_order_acquire);
+        uint64_t there = atomic_load_explicit(&ids[at], memory_order_acquire);
         if (there == id)
             return &comms[at];
         if (there == 0)
@@ -88,28 +91,26 @@ static void describe(struct tw_mpi_comm *c, tw_mpi_handle handle)
 static struct tw_mpi_comm *add(struct tw_mpi_comm *c)
 {
     const uint64_t id = tw_mpi_id(c->handle);
-    struct tw_mpi_comm *place = NULL;
+    size_t place = SLOTS; /* none */
     tw_mpi_hold(&lock);
     struct tw_mpi_comm *there = find(id);
-    for (size_t i = 0, at = tw_mix64(id) % SLOTS; !there && i < SLOTS && !place;
+    for (size_t i = 0, at = tw_mix64(id) % SLOTS; !there && i < SLOTS && place == SLOTS;
          i++, at = (at + 1) % SLOTS) {
-        uint64_t is = atomic_load_explicit(&comms[at].id, memory_order_relaxed);
+        uint64_t is = atomic_load_explicit(&ids[at], memory_order_relaxed);
         if (is == 0 && used >= COMMS)
             break;
         if (is <= GONE)
-            place = &comms[at];
+            place = at;
         used += is == 0;
     }
-    if (place) {
+    if (place < SLOTS) {
         c->serial = ++serials;
-        uint64_t free_now = atomic_load_explicit(&place->id, memory_order_relaxed);
-        *place = *c;
-        atomic_store_explicit(&place->id, free_now, memory_order_relaxed);
-        atomic_store_explicit(&place->id, id, memory_order_release);
+        comms[place] = *c;
+        atomic_store_explicit(&ids[place], id, memory_order_release);
     }
     tw_mpi_release(&lock);
-    if (place)
-        return place;
+    if (place < SLOTS)
+        return &comms[place];
     tw_free(c->world);
     if (!there)
         tw_mpi_unseen("MPI_Comm", "more communicators than are told apart by name");
@@ -152,7 +153,7 @@ void tw_mpi_comm_gone(tw_mpi_handle handle)
     struct tw_mpi_comm *c = find(tw_mpi_id(handle));
     if (c) {
         /* Requests may still name it: its name stays until the place is used again. */
-        atomic_store_explicit(&c->id, GONE, memory_order_release);
+        atomic_store_explicit(&ids[c - comms], GONE, memory_order_release);
         tw_free(c->world);
         c->world = NULL;
     }

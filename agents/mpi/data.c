@@ -13,6 +13,7 @@
 enum { PACKED_MOST = 256 << 20 }; /* a derived type larger than that is not looked into */
 
 TW_MPI_ASK(Type_size, (t, out), tw_mpi_handle t, int *out)
+TW_MPI_ASK(Type_size_x, (t, out), tw_mpi_handle t, int64_t *out)
 TW_MPI_ASK(Type_get_extent, (t, lower, extent), tw_mpi_handle t, intptr_t *lower, intptr_t *extent)
 TW_MPI_ASK(Type_get_true_extent, (t, lower, extent), tw_mpi_handle t, intptr_t *lower,
            intptr_t *extent)
@@ -23,15 +24,19 @@ TW_MPI_ASK(Pack, (in, n, t, out, room, at, c), const void *in, int n, tw_mpi_han
 struct tw_mpi_type tw_mpi_type(tw_mpi_handle handle)
 {
     struct tw_mpi_type t = {.handle = handle, .dtype = TWIN_BYTES};
-    int size = 0;
+    int64_t size = 0;
+    int small = 0;
     intptr_t lower = 0, extent = 0, true_lower = 0, true_extent = 0;
     if (tw_mpi_predefined(handle, &t.dtype)) {
         t.size = t.extent = (int64_t)twin_dtype_size(t.dtype);
         t.known = t.dense = true;
         return t;
     }
-    t.known = ask_Type_size(handle, &size) && size >= 0 &&
-              ask_Type_get_extent(handle, &lower, &extent) &&
+    if (ask_Type_size(handle, &small) && small >= 0)
+        size = small;
+    else if (!ask_Type_size_x(handle, &size)) /* it is larger than an int says */
+        size = -1;
+    t.known = size >= 0 && ask_Type_get_extent(handle, &lower, &extent) &&
               ask_Type_get_true_extent(handle, &true_lower, &true_extent);
     t.size = size;
     t.extent = extent;
@@ -78,4 +83,30 @@ bool tw_mpi_piece(struct tw_mpi_piece *p, const void *buffer, int64_t n,
     if (n == 0 || t->size == 0)
         return true;
     return in_place(p, buffer, n, t) || packed(p, buffer, n, t, comm);
+}
+
+bool tw_mpi_keep_arrays(struct tw_mpi_data *d)
+{
+    const size_t parts = d->counts && d->parts > 0 ? (size_t)d->parts : 0;
+    const size_t numbers = parts * (d->wide ? sizeof(int64_t) : sizeof(int));
+    const size_t handles = d->types ? parts * tw_mpi_abi()->handle_bytes : 0;
+    if (parts == 0)
+        return true;
+    char *copy = tw_malloc(2 * numbers + handles);
+    if (!copy)
+        return false;
+    memcpy(copy, d->counts, numbers);
+    d->counts = copy;
+    if (d->where)
+        d->where = memcpy(copy + numbers, d->where, numbers);
+    if (d->types)
+        d->types = memcpy(copy + 2 * numbers, d->types, handles);
+    d->owned = copy;
+    return true;
+}
+
+void tw_mpi_free_arrays(struct tw_mpi_data *d)
+{
+    tw_free(d->owned);
+    d->owned = NULL;
 }

@@ -31,7 +31,8 @@ struct tw_mpi_held {
     bool owns_type;
     struct tw_mpi_open o;
     void *buffer;
-    int n, rc;
+    int64_t n;
+    int rc;
     tw_mpi_handle type, request;
     uint64_t others_since; /* monotonic: another message than the recorded one is there; 0: no */
     char status[TW_MPI_STATUS_MOST];
@@ -46,6 +47,10 @@ static atomic_flag lock = ATOMIC_FLAG_INIT;
 TW_MPI_CALL(Irecv, (b, n, t, s, g, c, r), void *b, int n, tw_mpi_handle t, int s, int g,
             tw_mpi_handle c, tw_mpi_handle *r)
 TW_MPI_CALL(Recv_init, (b, n, t, s, g, c, r), void *b, int n, tw_mpi_handle t, int s, int g,
+            tw_mpi_handle c, void *r)
+TW_MPI_CALL(Irecv_c, (b, n, t, s, g, c, r), void *b, int64_t n, tw_mpi_handle t, int s, int g,
+            tw_mpi_handle c, tw_mpi_handle *r)
+TW_MPI_CALL(Recv_init_c, (b, n, t, s, g, c, r), void *b, int64_t n, tw_mpi_handle t, int s, int g,
             tw_mpi_handle c, void *r)
 TW_MPI_CALL(Test, (r, flag, s), tw_mpi_handle *r, int *flag, void *s)
 TW_MPI_CALL(Wait, (r, s), tw_mpi_handle *r, void *s)
@@ -103,8 +108,10 @@ static void come(struct tw_mpi_held *h, int rc)
 static void post(struct tw_mpi_held *h, enum stands stands)
 {
     const bool narrow = stands == NARROW;
-    int rc = call_Irecv(h->buffer, h->n, h->type, narrow ? h->o.source : h->o.from,
-                        narrow ? h->o.wanted : h->o.tag, h->o.comm, &h->request);
+    const int from = narrow ? h->o.source : h->o.from, tag = narrow ? h->o.wanted : h->o.tag;
+    int rc = h->n > INT32_MAX
+                 ? call_Irecv_c(h->buffer, h->n, h->type, from, tag, h->o.comm, &h->request)
+                 : call_Irecv(h->buffer, (int)h->n, h->type, from, tag, h->o.comm, &h->request);
     h->stands = stands;
     if (rc != 0)
         come(h, rc);
@@ -332,7 +339,7 @@ void tw_mpi_replay_comm_gone(tw_mpi_handle comm)
 
 /* ---- from the program's calls */
 
-static struct tw_mpi_held *made(struct tw_mpi_open *o, void *buffer, int n, tw_mpi_handle type)
+static struct tw_mpi_held *made(struct tw_mpi_open *o, void *buffer, int64_t n, tw_mpi_handle type)
 {
     enum twin_dtype predefined;
     struct tw_mpi_held *h = tw_calloc(1, sizeof *h);
@@ -347,14 +354,16 @@ static struct tw_mpi_held *made(struct tw_mpi_open *o, void *buffer, int n, tw_m
     return h;
 }
 
-int tw_mpi_held_post(struct tw_mpi_open *o, enum tw_mpi_held_by by, void *buffer, int n,
+int tw_mpi_held_post(struct tw_mpi_open *o, enum tw_mpi_held_by by, void *buffer, int64_t n,
                      tw_mpi_handle type, void *request, struct tw_mpi_held **out)
 {
     int rc = 0;
     struct tw_mpi_held *h = made(o, buffer, n, type);
     *out = NULL;
     if (h && by == TW_MPI_BY_REQUEST)
-        rc = call_Recv_init(buffer, n, type, o->from, o->tag, o->comm, request);
+        rc = n > INT32_MAX
+                 ? call_Recv_init_c(buffer, n, type, o->from, o->tag, o->comm, request)
+                 : call_Recv_init(buffer, (int)n, type, o->from, o->tag, o->comm, request);
     enter();
     const bool room = h && count < HELD_MOST;
     if (!wide && room && rc == 0) {

@@ -21,6 +21,14 @@ TW_MPI_CALL(Irsend, (b, n, t, to, g, c, r), const void *b, int n, tw_mpi_handle 
             tw_mpi_handle c, void *r)
 TW_MPI_CALL(Recv, (b, n, t, s, g, c, status), void *b, int n, tw_mpi_handle t, int s, int g,
             tw_mpi_handle c, void *status)
+TW_MPI_CALL(Isend_c, (b, n, t, to, g, c, r), const void *b, int64_t n, tw_mpi_handle t, int to,
+            int g, tw_mpi_handle c, void *r)
+TW_MPI_CALL(Issend_c, (b, n, t, to, g, c, r), const void *b, int64_t n, tw_mpi_handle t, int to,
+            int g, tw_mpi_handle c, void *r)
+TW_MPI_CALL(Irsend_c, (b, n, t, to, g, c, r), const void *b, int64_t n, tw_mpi_handle t, int to,
+            int g, tw_mpi_handle c, void *r)
+TW_MPI_CALL(Recv_c, (b, n, t, s, g, c, status), void *b, int64_t n, tw_mpi_handle t, int s, int g,
+            tw_mpi_handle c, void *status)
 TW_MPI_CALL(Wait, (r, s), void *r, void *s)
 TW_MPI_CALL(Test, (r, flag, s), void *r, int *flag, void *s)
 TW_MPI_CALL(Testany, (n, r, index, flag, s), int n, void *r, int *index, int *flag, void *s)
@@ -79,23 +87,22 @@ static bool is_to_be_held(struct tw_mpi_open *o, bool waits)
     return o->open == 0 && (waits ? tw_mpi_held_waits() : tw_mpi_held_wants(o));
 }
 
-int tw_mpi_replay_recv(tw_mpi_recv_fn *real, const struct tw_mpi_call *call, void *buffer, int n,
-                       tw_mpi_handle type, tw_mpi_handle comm, void *status)
+bool tw_mpi_replay_recv(const struct tw_mpi_call *call, void *buffer, int64_t n, tw_mpi_handle type,
+                        tw_mpi_handle comm, void *status, int *rc)
 {
-    int rc = 0;
     struct tw_mpi_held *h = NULL;
     struct tw_mpi_open o = opened(call, comm);
     if (is_to_be_held(&o, true))
         tw_mpi_held_post(&o, TW_MPI_BY_CALL, buffer, n, type, NULL, &h);
     if (!h)
-        return real(buffer, n, type, o.from, o.tag, comm, status);
-    while (!tw_mpi_held_ended(h, status, &rc))
+        return false;
+    while (!tw_mpi_held_ended(h, status, rc))
         sched_yield();
-    return rc;
+    return true;
 }
 
-bool tw_mpi_replay_irecv(const struct tw_mpi_call *call, void *buffer, int n, tw_mpi_handle type,
-                         tw_mpi_handle comm, void *request, int *rc)
+bool tw_mpi_replay_irecv(const struct tw_mpi_call *call, void *buffer, int64_t n,
+                         tw_mpi_handle type, tw_mpi_handle comm, void *request, int *rc)
 {
     struct tw_mpi_held *h = NULL;
     struct tw_mpi_open o = opened(call, comm);
@@ -110,7 +117,7 @@ bool tw_mpi_replay_start(const struct tw_mpi_pending *p, void *request)
     struct tw_mpi_held *h = NULL;
     struct tw_mpi_open o = opened(&p->call, p->data.comm);
     if (is_to_be_held(&o, false))
-        tw_mpi_held_post(&o, TW_MPI_BY_START, (void *)p->data.buffer, (int)p->data.count,
+        tw_mpi_held_post(&o, TW_MPI_BY_START, (void *)p->data.buffer, p->data.count,
                          p->data.type.handle, request, &h);
     return h != NULL;
 }
@@ -122,30 +129,45 @@ bool tw_mpi_replay_on(void)
 
 /* ---- sends */
 
-int tw_mpi_replay_send(tw_mpi_send_fn *real, enum tw_mpi_send how, const void *buffer, int n,
-                       tw_mpi_handle type, int to, int tag, tw_mpi_handle comm)
+/* A count that no int holds can only be one of a call with large counts, so there are such calls.
+ */
+static int isend(enum tw_mpi_send how, const void *buffer, int64_t n, tw_mpi_handle type, int to,
+                 int tag, tw_mpi_handle comm, tw_mpi_handle *request)
+{
+    const bool large = n > INT32_MAX;
+    const int few = (int)n;
+    switch (how) {
+    case TW_MPI_SSEND:
+        return large ? call_Issend_c(buffer, n, type, to, tag, comm, request)
+                     : call_Issend(buffer, few, type, to, tag, comm, request);
+    case TW_MPI_RSEND:
+        return large ? call_Irsend_c(buffer, n, type, to, tag, comm, request)
+                     : call_Irsend(buffer, few, type, to, tag, comm, request);
+    case TW_MPI_SEND: break;
+    }
+    return large ? call_Isend_c(buffer, n, type, to, tag, comm, request)
+                 : call_Isend(buffer, few, type, to, tag, comm, request);
+}
+
+bool tw_mpi_replay_send(enum tw_mpi_send how, const void *buffer, int64_t n, tw_mpi_handle type,
+                        int to, int tag, tw_mpi_handle comm, int *rc)
 {
     tw_mpi_handle request = NULL;
-    int rc, sent = 0;
+    int sent = 0;
     if (!tw_mpi_held_waits())
-        return real(buffer, n, type, to, tag, comm);
-    if (how == TW_MPI_SSEND)
-        rc = call_Issend(buffer, n, type, to, tag, comm, &request);
-    else if (how == TW_MPI_RSEND)
-        rc = call_Irsend(buffer, n, type, to, tag, comm, &request);
-    else
-        rc = call_Isend(buffer, n, type, to, tag, comm, &request);
-    while (rc == 0 && !sent) {
-        rc = call_Test(&request, &sent, ignored());
+        return false;
+    *rc = isend(how, buffer, n, type, to, tag, comm, &request);
+    while (*rc == 0 && !sent) {
+        *rc = call_Test(&request, &sent, ignored());
         tw_mpi_held_look();
         if (!sent)
             sched_yield();
     }
-    return rc;
+    return true;
 }
 
-bool tw_mpi_replay_sendrecv(const struct tw_mpi_call *call, const void *out, int out_n,
-                            tw_mpi_handle out_type, int to, int out_tag, void *in, int n,
+bool tw_mpi_replay_sendrecv(const struct tw_mpi_call *call, const void *out, int64_t out_n,
+                            tw_mpi_handle out_type, int to, int out_tag, void *in, int64_t n,
                             tw_mpi_handle type, tw_mpi_handle comm, void *status, int *rc)
 {
     struct tw_mpi_held *h = NULL;
@@ -155,12 +177,13 @@ bool tw_mpi_replay_sendrecv(const struct tw_mpi_call *call, const void *out, int
     struct tw_mpi_open o = opened(call, comm);
     if (!is_to_be_held(&o, true))
         return false;
-    *rc = call_Isend(out, out_n, out_type, to, out_tag, comm, &request);
+    *rc = isend(TW_MPI_SEND, out, out_n, out_type, to, out_tag, comm, &request);
     if (*rc != 0)
         return true;
     tw_mpi_held_post(&o, TW_MPI_BY_CALL, in, n, type, NULL, &h);
     if (!h) {
-        *rc = call_Recv(in, n, type, o.from, o.tag, comm, status);
+        *rc = n > INT32_MAX ? call_Recv_c(in, n, type, o.from, o.tag, comm, status)
+                            : call_Recv(in, (int)n, type, o.from, o.tag, comm, status);
         send_rc = call_Wait(&request, ignored());
     }
     for (send_rc = 0; h && (!sent || !got);) {
@@ -174,19 +197,19 @@ bool tw_mpi_replay_sendrecv(const struct tw_mpi_call *call, const void *out, int
 }
 
 /* What is sent is copied: the message that is received may come first. False: nothing was done. */
-static bool copied(const void *buffer, int n, tw_mpi_handle type, tw_mpi_handle comm, void **copy,
-                   int *bytes)
+static bool copied(const void *buffer, int64_t n, tw_mpi_handle type, tw_mpi_handle comm,
+                   void **copy, int *bytes)
 {
     int room = 0;
     *copy = NULL;
     *bytes = 0;
-    if (!tw_mpi_packed() || !ask_Pack_size(n, type, comm, &room) || room < 0)
+    if (n > INT32_MAX || !tw_mpi_packed() || !ask_Pack_size((int)n, type, comm, &room) || room < 0)
         return false;
     *copy = tw_malloc((size_t)room + 1);
-    return *copy && ask_Pack(buffer, n, type, *copy, room, bytes, comm);
+    return *copy && ask_Pack(buffer, (int)n, type, *copy, room, bytes, comm);
 }
 
-bool tw_mpi_replay_sendrecv_replace(const struct tw_mpi_call *call, void *buffer, int n,
+bool tw_mpi_replay_sendrecv_replace(const struct tw_mpi_call *call, void *buffer, int64_t n,
                                     tw_mpi_handle type, int to, int tag, tw_mpi_handle comm,
                                     void *status, int *rc)
 {

@@ -13,6 +13,7 @@
  * - requests.c: non-blocking operations until they are complete
  * - open.c: receives that leave open which message they take
  * - order*.c, ends.c, replay.c, held*.c: messages in the order of a recorded run (replay.h)
+ * - narrow.c: functions of MPI 4 that the library does not have
  * - calls_*.c: the functions that we stand in front of; calls.h is what they share
  *
  * No function here sends, receives, waits or tests: what is asked of MPI is local (ranks, sizes,
@@ -38,7 +39,6 @@ bool tw_mpi_contents(void); /* contents are wanted, not the order of matches alo
 
 enum { TW_MPI_COMM_NAME = 160 };
 struct tw_mpi_comm {
-    _Atomic uint64_t id;       /* of the handle */
     uint64_t serial;           /* no two have the same one, also where a handle comes again */
     int rank, size, peers;     /* peers: ranks that messages go to; another group's when `inter` */
     bool inter, all;           /* all: every rank of MPI_COMM_WORLD is in it */
@@ -74,12 +74,23 @@ struct tw_mpi_data {
     const void *buffer;
     int64_t count;
     struct tw_mpi_type type;
-    const int *counts, *where;
+    const void *counts, *where; /* of ints; of 64 bits each with `wide` */
     const void *types;
     int parts;
-    bool by_bytes;
+    bool by_bytes, wide;
     tw_mpi_handle comm;
+    void *owned; /* copies of counts, where and types, which are these then; NULL: not ours */
 };
+/* Number i of an array of counts or displacements. */
+static inline int64_t tw_mpi_number(const void *array, bool wide, int i)
+{
+    return wide ? ((const int64_t *)array)[i] : ((const int *)array)[i];
+}
+
+/* What is read later on: its arrays become copies of ours, since programs free them as soon as the
+ * call is back (mpi4py), though MPI says that they may not. False: no memory. */
+bool tw_mpi_keep_arrays(struct tw_mpi_data *d);
+void tw_mpi_free_arrays(struct tw_mpi_data *d);
 
 /* ---- records */
 
@@ -185,28 +196,25 @@ bool tw_mpi_open_thread(void);
 /* ---- replay: each is as MPI's own call where nothing is replayed. call: it has its number, where
  * it leaves something open */
 
-typedef int tw_mpi_recv_fn(void *buffer, int n, tw_mpi_handle type, int from, int tag,
-                           tw_mpi_handle comm, void *status);
-typedef int tw_mpi_send_fn(const void *buffer, int n, tw_mpi_handle type, int to, int tag,
-                           tw_mpi_handle comm);
-
-int tw_mpi_replay_recv(tw_mpi_recv_fn *real, const struct tw_mpi_call *call, void *buffer, int n,
-                       tw_mpi_handle type, tw_mpi_handle comm, void *status);
+/* True: it was received, or *rc says why not. False: the program's own call is to be made. */
+bool tw_mpi_replay_recv(const struct tw_mpi_call *call, void *buffer, int64_t n, tw_mpi_handle type,
+                        tw_mpi_handle comm, void *status, int *rc);
 /* True: it was posted, or *rc says why not. */
-bool tw_mpi_replay_irecv(const struct tw_mpi_call *call, void *buffer, int n, tw_mpi_handle type,
-                         tw_mpi_handle comm, void *request, int *rc);
+bool tw_mpi_replay_irecv(const struct tw_mpi_call *call, void *buffer, int64_t n,
+                         tw_mpi_handle type, tw_mpi_handle comm, void *request, int *rc);
 /* A persistent one is started. True: it was taken over. */
 bool tw_mpi_replay_start(const struct tw_mpi_pending *p, void *request);
 bool tw_mpi_replay_on(void); /* false: no start needs to be looked at by itself */
 enum tw_mpi_send { TW_MPI_SEND, TW_MPI_SSEND, TW_MPI_RSEND };
-int tw_mpi_replay_send(tw_mpi_send_fn *real, enum tw_mpi_send how, const void *buffer, int n,
-                       tw_mpi_handle type, int to, int tag, tw_mpi_handle comm);
+/* True: it was sent, or *rc says why not. */
+bool tw_mpi_replay_send(enum tw_mpi_send how, const void *buffer, int64_t n, tw_mpi_handle type,
+                        int to, int tag, tw_mpi_handle comm, int *rc);
 /* The receive of a call that sends as well. True: both are done. */
-bool tw_mpi_replay_sendrecv(const struct tw_mpi_call *call, const void *out, int out_n,
-                            tw_mpi_handle out_type, int to, int out_tag, void *in, int n,
+bool tw_mpi_replay_sendrecv(const struct tw_mpi_call *call, const void *out, int64_t out_n,
+                            tw_mpi_handle out_type, int to, int out_tag, void *in, int64_t n,
                             tw_mpi_handle type, tw_mpi_handle comm, void *status, int *rc);
 /* The same where what is received takes the place of what is sent. */
-bool tw_mpi_replay_sendrecv_replace(const struct tw_mpi_call *call, void *buffer, int n,
+bool tw_mpi_replay_sendrecv_replace(const struct tw_mpi_call *call, void *buffer, int64_t n,
                                     tw_mpi_handle type, int to, int tag, tw_mpi_handle comm,
                                     void *status, int *rc);
 /* Probes, taking ones where m is given. True: it is done, and *flag, *m and *status are as by MPI.
@@ -249,8 +257,12 @@ bool tw_mpi_replay_free(void *request, int *rc);
 /* ---- functions that we stand in front of */
 
 #define TW_EXPORT __attribute__((visibility("default")))
-/* TW_MPI_NO_FUNCTION is never met: the program found ours because it is linked with a library that
- * has it. */
+/* What a function does that the library does not have: a weak reference found ours (narrow.c).
+ * words: of its arguments, each in one. */
+int tw_mpi_missing(struct tw_mpi_function *f, bool profiled, int words, ...);
+/* Arrays that such calls made for the library, until the request is complete, or is freed. */
+bool tw_mpi_any_arrays(void);
+void tw_mpi_drop_arrays(tw_mpi_handle request, bool freed);
 
 /*
  * TW_WATCH(Send, (buf, n), const void *buf, int n) { ... } defines MPI_Send and PMPI_Send with
@@ -258,6 +270,8 @@ bool tw_mpi_replay_free(void *request, int *rc);
  * second.
  */
 #define TW_ARGUMENTS(...) __VA_ARGS__
+#define TW_NUMBER_OF(...) TW_14TH(__VA_ARGS__, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
+#define TW_14TH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, ...) n
 #define TW_WATCH(name, arguments, ...) TW_WATCH_AS(MPI, name, arguments, __VA_ARGS__)
 /* kind: MPI, or MPIX for what a library has ahead of the standard. */
 #define TW_WATCH_AS(kind, name, arguments, ...)                                                   \
@@ -269,12 +283,16 @@ bool tw_mpi_replay_free(void *request, int *rc);
     int kind##_##name(__VA_ARGS__)                                                                \
     {                                                                                             \
         kind##_##name##_fn *real = (kind##_##name##_fn *)tw_mpi_real(&kind##_##name##_is, false); \
-        return real ? kind##_##name##_watched(real, TW_ARGUMENTS arguments) : TW_MPI_NO_FUNCTION; \
+        return real ? kind##_##name##_watched(real, TW_ARGUMENTS arguments)                       \
+                    : tw_mpi_missing(&kind##_##name##_is, false, TW_NUMBER_OF arguments,          \
+                                     TW_ARGUMENTS arguments);                                     \
     }                                                                                             \
     int P##kind##_##name(__VA_ARGS__)                                                             \
     {                                                                                             \
         kind##_##name##_fn *real = (kind##_##name##_fn *)tw_mpi_real(&kind##_##name##_is, true);  \
-        return real ? kind##_##name##_watched(real, TW_ARGUMENTS arguments) : TW_MPI_NO_FUNCTION; \
+        return real ? kind##_##name##_watched(real, TW_ARGUMENTS arguments)                       \
+                    : tw_mpi_missing(&kind##_##name##_is, true, TW_NUMBER_OF arguments,           \
+                                     TW_ARGUMENTS arguments);                                     \
     }                                                                                             \
     static int kind##_##name##_watched(kind##_##name##_fn *real, __VA_ARGS__)
 

@@ -39,7 +39,7 @@
 enum { TAGS_NAMED = 1024, CACHE = 4096, PARTS_MOST = 65536 };
 /* Statistics take several times as long as a digest: contents of more bytes get them only in steps
  * that have sketches, and of more than the second never. */
-enum { STATISTICS_ALWAYS = 4 << 10, STATISTICS_MOST = 256 << 10 };
+enum { STATISTICS_ALWAYS = 2 << 10, STATISTICS_MOST = 256 << 10 };
 
 static __thread int inside __attribute__((tls_model("initial-exec")));
 static _Atomic int known_as; /* 0: not yet looked at; 1: told who we are */
@@ -207,9 +207,9 @@ static struct tw_mpi_data part_of(const struct tw_mpi_data *d, int i)
 {
     struct tw_mpi_data part = {.type = d->types ? tw_mpi_type(tw_mpi_at(d->types, (size_t)i))
                                                 : d->type,
-                               .count = d->counts[i],
+                               .count = tw_mpi_number(d->counts, d->wide, i),
                                .comm = d->comm};
-    int64_t at = d->where ? d->where[i] : 0;
+    int64_t at = d->where ? tw_mpi_number(d->where, d->wide, i) : 0;
     part.buffer = (const char *)d->buffer + (d->by_bytes ? at : at * part.type.extent);
     return part;
 }
@@ -220,10 +220,12 @@ static bool one_piece(const struct tw_mpi_data *d, int64_t *count)
     *count = 0;
     if (d->types || !d->type.dense || !d->where)
         return false;
+    const int64_t first = tw_mpi_number(d->where, d->wide, 0);
     for (int i = 0; i < d->parts; i++) {
-        if (d->counts[i] > 0 && d->where[i] != (int64_t)d->where[0] + *count)
+        const int64_t n = tw_mpi_number(d->counts, d->wide, i);
+        if (n > 0 && tw_mpi_number(d->where, d->wide, i) != first + *count)
             return false;
-        *count += d->counts[i];
+        *count += n;
     }
     return true;
 }
@@ -234,7 +236,8 @@ static void record_parts(int kind, const struct tw_mpi_call *call, const struct 
     int64_t together;
     if (d->parts > 0 && one_piece(d, &together)) {
         struct tw_mpi_data whole = *d;
-        whole.buffer = (const char *)d->buffer + (int64_t)d->where[0] * d->type.extent;
+        whole.buffer = (const char *)d->buffer +
+                       tw_mpi_number(d->where, d->wide, 0) * d->type.extent;
         whole.count = together;
         record_one(kind, call, &whole);
         return;

@@ -83,7 +83,7 @@ struct tw_mpi_held;
 enum tw_mpi_held_by { TW_MPI_BY_CALL, TW_MPI_BY_REQUEST, TW_MPI_BY_START };
 /* Takes a receive over. request: where the program's is put, or is. 0, or what MPI said of it; NULL
  * in *out: it is not taken over, and the program's own call is to be made. */
-int tw_mpi_held_post(struct tw_mpi_open *o, enum tw_mpi_held_by by, void *buffer, int n,
+int tw_mpi_held_post(struct tw_mpi_open *o, enum tw_mpi_held_by by, void *buffer, int64_t n,
                      tw_mpi_handle type, void *request, struct tw_mpi_held **out);
 /* A blocking one: has it ended? Then *status is filled, *rc says how, and it is gone. */
 bool tw_mpi_held_ended(struct tw_mpi_held *h, void *status, int *rc);

@@ -20,6 +20,7 @@ static uint64_t orders;
 static atomic_flag lock = ATOMIC_FLAG_INIT;
 
 TW_MPI_ASK(Get_count, (s, t, out), const void *s, tw_mpi_handle t, int *out)
+TW_MPI_ASK(Get_count_c, (s, t, out), const void *s, tw_mpi_handle t, int64_t *out)
 TW_MPI_ASK(Test_cancelled, (s, out), const void *s, int *out)
 TW_MPI_ASK(Type_dup, (t, out), tw_mpi_handle t, tw_mpi_handle *out)
 TW_MPI_ASK(Type_free, (t), tw_mpi_handle *t)
@@ -128,6 +129,9 @@ void tw_mpi_forget(tw_mpi_handle request)
         ask_Type_free(&dropped.data.type.handle);
     if (dropped.owns_in_type)
         ask_Type_free(&dropped.in->type.handle);
+    if (dropped.in)
+        tw_mpi_free_arrays(dropped.in);
+    tw_mpi_free_arrays(&dropped.data);
     tw_free(dropped.in);
     if (p && dropped.active)
         tw_mpi_unseen("MPI_Request_free", "what came of a request that was freed under way");
@@ -206,7 +210,11 @@ int tw_mpi_tag(const void *status)
 int64_t tw_mpi_received(const void *status, const struct tw_mpi_type *type)
 {
     int n = 0;
-    return ask_Get_count(status, type->handle, &n) && n != TW_MPI_UNDEFINED ? n : -1;
+    int64_t many = 0;
+    if (ask_Get_count(status, type->handle, &n) && n != TW_MPI_UNDEFINED)
+        return n;
+    /* more than an int holds, perhaps: a library that has no such calls has no such messages */
+    return ask_Get_count_c(status, type->handle, &many) && many >= 0 ? many : -1;
 }
 
 void tw_mpi_got(struct tw_mpi_call *call, struct tw_mpi_data *data, const void *status)
@@ -240,6 +248,9 @@ void tw_mpi_complete(tw_mpi_handle request, const void *status)
     } else if (p.active && p.gets && tw_mpi_contents()) {
         tw_mpi_record(TWIN_KIND_OUT, &p.call, &p.data);
     }
-    if (p.owns_type && !p.persistent)
+    if (p.persistent)
+        return;
+    if (p.owns_type)
         ask_Type_free(&p.data.type.handle);
+    tw_mpi_free_arrays(&p.data);
 }
