@@ -7,6 +7,7 @@ and the p values and the bound are computed again from that.
 """
 
 import math
+import re
 
 from ._recorded import Refuted, Run, Trouble, items, need, number, word
 
@@ -143,6 +144,31 @@ def shown_pins(run):
     }
 
 
+def threads_told(run):
+    """{rank: PyTorch's threads} as the processes told; {} where one told several, or two told
+    otherwise.
+    """
+    out = {}
+    for name in run.traces():
+        number_of = re.match(r"ranks/(\d{1,10})\.", name)
+        rank = int(number_of[1]) if number_of else None
+        told = set(run.threads(name))
+        if len(told) > 1 or out.get(rank, told) != told and told:
+            return {}
+        if told:
+            out[rank] = told
+    return {rank: n for rank, (n,) in out.items()}
+
+
+def threads_asked(run):
+    """{rank: threads} that the agent was told to hold; {}: none."""
+    factors = run.json.get("factors")
+    agents = factors.get("agents") if isinstance(factors, dict) else None
+    text = str((agents if isinstance(agents, dict) else {}).get("TWINRUN_TORCH_THREADS") or "")
+    pairs = [item.partition(":") for item in text.split(",") if item]
+    return {int(a): int(b) for a, _, b in pairs if a.isdigit() and b.isdigit()}
+
+
 def has_pin(pins, factor):
     """Was it held still? None: that cannot be told from run.json (a factor of the user's own)."""
     if factor in LIBC:
@@ -202,7 +228,17 @@ class World:
 
 
 class Search:
-    KINDS = ("search", "confirmation", "cause", "rate", "remaining", "last", "repeats", "pair")
+    KINDS = (
+        "search",
+        "confirmation",
+        "cause",
+        "rate",
+        "remaining",
+        "last",
+        "repeats",
+        "threads",
+        "pair",
+    )
 
     def __init__(self, verdict, claims, runs, recheck_pair):
         self.verdict, self.claims, self.runs, self.recheck_pair = (
@@ -595,6 +631,40 @@ class Search:
             self.compared(reference, i, i == runs[-1] and flag(claim, "diverged"))
         return "A diverged from its first run in %d of %d comparisons" % (
             claim["diverged"],
+            len(runs),
+        )
+
+    def threads(self, claim):
+        """B with the numbers of PyTorch's threads that A had (H), against B as it is (F), in an order
+        drawn beforehand. It ends at the first run that decides.
+        """
+        need(self.arms, "there are no two commands")
+        reference, runs = number(claim, "reference", least=1), items(claim, "runs")
+        order, through = word(claim, "arrangement"), flag(claim, "through")
+        need(reference == self.worlds[0].reference, "run %d is not A's first one", reference)
+        drawn_order = drawn(int(self.verdict["seed"]), 0xFFFFFFFF, 0, [0] * 4 + [1] * 3)
+        need(order == "".join("FH"[kind] for kind in drawn_order), "the seed draws %s", drawn_order)
+        need(0 < len(runs) <= len(order), "there are %d runs", len(runs))
+        need(not through or len(runs) == len(order), "it was not made to its end")
+        used = [number(r, "run") for w in self.worlds + [self.natural] for r in w.runs]
+        need(all(isinstance(i, int) and not isinstance(i, bool) for i in runs), "no run")
+        need(
+            len(set(runs)) == len(runs) and not set(runs) & {*used, reference}, "a run counts twice"
+        )
+        numbers, first = threads_told(self.run(reference)), shown_pins(self.run(runs[0]))
+        need(numbers, "A did not tell its numbers of threads")
+        for n, (i, kind) in enumerate(zip(runs, order)):
+            run, last = self.run(i), n == len(runs) - 1
+            need(shown_pins(run) == first, "run %d was made otherwise", i)
+            told, asked = threads_told(run), threads_asked(run)
+            need((told == asked == numbers) if kind == "H" else not asked, "run %d had %s", i, told)
+            need(kind == "H" or told != numbers, "run %d had A's numbers", i)
+            self.compared(reference, i, kind == "F" or (last and not through))
+        need(through or order[len(runs) - 1] == "H", "the last one is not held")
+        p = 1 / math.comb(7, 3) if through else 1
+        need(math.isclose(real(claim, "p"), p, rel_tol=CLOSE), "p is %g", p)
+        return "B with A's numbers of threads %s, %d runs" % (
+            "agrees with A, and B as it is diverges" if through else "still diverges",
             len(runs),
         )
 

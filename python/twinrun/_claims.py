@@ -30,6 +30,7 @@ from ._recorded import (
     say,
     word,
 )
+from ._roles import ByRole, moved_ranks
 from ._shown import Shown, is_main
 from .trace import KINDS, PHASES, UNORDERED
 
@@ -48,6 +49,10 @@ class Claims(Numbers, Shown):
         self.claims, self.runs, self.verdict = claims, runs, verdict
         self.zoomed = {}
         self.wholes = {}  # by pair of traces
+        self.moved, self.renamed = (
+            {},
+            {},
+        )  # by pair of runs; by id of the steps, which are kept, too
 
     def run(self, claim, side):
         run = self.runs[number(claim, "runs", side, least=1, most=len(self.runs)) - 1]
@@ -67,11 +72,29 @@ class Claims(Numbers, Shown):
         names = items(claim, "traces")
         need(len(names) == 2, "a claim about two traces names %d", len(names))
         x, y = self.run(claim, 0).steps(names[0]), self.run(claim, 1).steps(names[1])
-        for s in (x, y):
-            need(s.info.rank == claim.get("rank"), "%s is of rank %d", s.trace.name, s.info.rank)
+        by_role = "ranks-by-role" in claim.get("rules", ())
+        moved = self.roles(claim) if by_role else {}
+        need(not by_role or moved, "the runs declare no mesh of ranks in which they can be found")
+        for s, numbers in ((x, {}), (y, moved)):
+            rank = numbers.get(s.info.rank, s.info.rank)
+            need(rank == claim.get("rank"), "%s is of rank %d", s.trace.name, rank)
             role = s.info.role.decode("utf-8", "replace") or "main"
             need(printable(role) == claim.get("process"), "%s is of process %s", s.trace.name, role)
+        if by_role:
+            x, y = self.named_by_role(x, {}), self.named_by_role(y, moved)
         return self.put_together(claim, x, y)
+
+    def roles(self, claim):
+        """{rank of the second run: the first run's of the same place}; {}: by number."""
+        runs = tuple(claim["runs"])
+        if runs not in self.moved:
+            self.moved[runs] = moved_ranks(self.run(claim, 0), self.run(claim, 1))
+        return self.moved[runs]
+
+    def named_by_role(self, steps, moved):
+        if id(steps) not in self.renamed:
+            self.renamed[id(steps)] = steps, ByRole(steps, moved)
+        return self.renamed[id(steps)][1]
 
     def put_together(self, claim, x, y):
         """The same two, with wholes of the weights that are cut over ranks, where the claim says
@@ -298,6 +321,10 @@ class Claims(Numbers, Shown):
                 return x.at(number(claim, "step"), at[0]["record"])
         return None
 
+    def by_role(self, claim):
+        """Were the processes of these runs compared by role?"""
+        return any("ranks-by-role" in c.get("rules", ()) for c in self.ranges(claim))
+
     def record(self, claim, side):
         at = items(claim, "at")[side]
         if at is None:
@@ -310,6 +337,8 @@ class Claims(Numbers, Shown):
         ranks = whole.ranks.get(r.key) if whole else None
         if ranks and side == 1:
             ranks = {claim.get("rank")}
+        if side == 1 and self.by_role(claim):
+            ranks = {self.roles(claim).get(steps.info.rank)}
         need(
             claim.get("rank") in (ranks or {steps.info.rank}),
             "%s is of rank %d",
@@ -483,7 +512,7 @@ class Claims(Numbers, Shown):
         if a.links:
             return
         arms = any("insertions" in Rules(c).words for c in self.claims if isinstance(c, dict))
-        rules = Rules({"rules": ["idle-generators"] + ["insertions"] * arms})
+        rules = Rules({"rules": ["idle-generators", "set-generators"] + ["insertions"] * arms})
         for d in differences(x.rows.get(a.step, ()), y.rows.get(b.step, ())):
             r = d.a or d.b
             before = d.a.seq < a.seq if d.a else d.b.seq < b.seq

@@ -14,6 +14,7 @@ from ._recorded import (
     OPTIMIZER,
     STATE,
     WEIGHT,
+    NotHere,
     Refuted,
     Rules,
     differences,
@@ -21,7 +22,9 @@ from ._recorded import (
     moves,
     need,
     printable,
+    set_again,
 )
+from ._roles import moved_ranks
 from ._shown import attempts_of, by_role, how_it_ended
 from ._tolerance import LIMITS
 from .trace import KINDS, PHASES, UNORDERED
@@ -53,7 +56,10 @@ class Notes:
         for pattern, method in FORMS if self.verdict.get("against") is None else ():
             m = pattern.fullmatch(text)
             if m:
-                method(self, *m.groups())
+                try:
+                    method(self, *m.groups())
+                except NotHere as missing:
+                    return "stated", "%s (%s)" % (text[:200], missing)
                 return "confirmed", text[:200]
         return "stated", text[:200]
 
@@ -116,6 +122,24 @@ class Notes:
             traces = [self.run_named(run).steps(name) for name in self.run_named(run).traces()]
             most = max((s.info.world for s in traces), default=0)
             need(int(size) == most, "run %s has %d ranks", run, most)
+
+    @form(
+        r"ranks are compared by their places in the mesh that both runs declare, .*, and named by "
+        r"their numbers in run (\d+); run (\d+) numbers (\d+) of them otherwise: (.*)"
+    )
+    def by_places(self, j, k, n, listed):
+        moved = moved_ranks(self.run_named(j), self.run_named(k))
+        other = {r: as_rank for r, as_rank in moved.items() if r != as_rank}
+        need(len(other) == int(n), "%d ranks have another number", len(other))
+        for first, second in re.findall(r"rank (\d+) \([^)]*\) is rank (\d+) there", listed):
+            need(other.get(int(second)) == int(first), "rank %s is not rank %s", first, second)
+
+    @form(r"ranks are compared by their numbers: .*")
+    def by_numbers(self):
+        for k in range(2, len(self.runs) + 1):
+            if not moved_ranks(self.run_named(1), self.run_named(k)):
+                return
+        raise Refuted("the runs declare one mesh of ranks")
 
     @form(r"rank (\d+): only the (\d+) steps both have were compared")
     def only_those_of_both(self, rank, steps):
@@ -287,18 +311,36 @@ class Notes:
             )
         need(found, "its weights are not those after step %s", step)
 
+    def states_of(self, name):
+        """(difference, first run's trace, its step, the other's, its step, rules) of this generator,
+        wherever two runs that were compared differ in it.
+        """
+        for i, k in self.pairs_wanted():
+            for c in self.ranges({"runs": [i, k]}):
+                x, y = self.pair(c)
+                rules, shift = Rules(c), c["shift"]
+                for step in sorted(x.rows):
+                    for d in differences(x.rows[step], y.rows.get(step + shift, ())):
+                        own = d.a and d.b and d.type == "value" and d.a.key[1] == STATE
+                        if own and printable(d.a.key[2]) == name:
+                            yield d, x, step, y, step + shift, rules
+
     @form(r"generator (.+) differs too, but nothing was seen to draw from it: not counted")
     def idle_generator(self, name):
-        pairs = [
-            p for n in range(2, len(self.runs) + 1) for p in by_role(self.runs[0], self.runs[n - 1])
-        ]
-        for x, y in pairs:
-            for step in sorted(set(x.rows) & set(y.rows)):
-                for d in differences(x.rows[step], y.rows[step]):
-                    own = d.a and d.b and d.a.key[1] == STATE and printable(d.a.key[2]) == name
-                    if own and not moves(x, step, d.a.key[2]) and not moves(y, step, d.a.key[2]):
-                        return
+        for d, x, step, y, other, _rules in self.states_of(name):
+            if not moves(x, step, d.a.key[2]) and not moves(y, other, d.a.key[2]):
+                return
         raise Refuted("it differs in no step in which nobody drew from it")
+
+    @form(
+        r"generator (.+) differs at the start, and agrees after user code moved it, as all else of "
+        r"that step does: not counted"
+    )
+    def generator_set_again(self, name):
+        for d, x, step, y, other, rules in self.states_of(name):
+            if set_again(d, x, y, step, other, rules):
+                return
+        raise Refuted("it does not differ so in any step")
 
     @form(
         r"torchrun started the ranks again: each of attempts 0 to (\d+) was compared with the same "
@@ -410,6 +452,43 @@ class Notes:
                 most, sum(any(k == b"weights.shared" for k, _ in s.trace.notes) for s in every)
             )
         need(2 <= int(n) <= most, "%d processes share weights", most)
+
+    @form(
+        r"threads of PyTorch(?: of ranks? ([-0-9, ]+?)(?: and (\d+) more)?)?: (\d+)(?:, later (\d+))? in run "
+        r"(\d+), (\d+)(?:, later (\d+))? in run (\d+)(; whether what differs comes from that, a comparison "
+        r"cannot tell)?"
+    )
+    def thread_counts(self, listed, more, first, later, j, other, other_later, k, differs):
+        need(not differs or self.verdict.get("outcome") != "same", "nothing differs")
+        said = (int(first), int(later or first)), (int(other), int(other_later or other))
+        found = [r for r, numbers in self.other_threads(int(j), int(k)) if numbers == said]
+        ranks = [int(r) for r in listed.split(",")] if listed else found
+        need(ranks == [r for r in found if r in ranks], "ranks %s had these numbers", found)
+        need(found and len(ranks) + int(more or 0) == len(found), "ranks %s had them", found)
+        alone = max((x.info.world for _, x, _ in self.compared([int(j), int(k)])), default=1) <= 1
+        need(alone or listed, "which of the ranks is not said")
+
+    @form(r"threads of PyTorch: other numbers in run (\d+) and run (\d+) on (\d+) more ranks?")
+    def threads_of_more(self, j, k, n):
+        groups = {}
+        for rank, numbers in self.other_threads(int(j), int(k)):
+            groups.setdefault(numbers, []).append(rank)
+        rest = list(groups.values())[8:]
+        need(int(n) == sum(map(len, rest)) > 0, "%d ranks have more numbers", sum(map(len, rest)))
+
+    def other_threads(self, j, k):
+        """[(rank, ((first, last) of run j, of run k))] of what was compared, where both told."""
+        out = []
+        for c, _, _ in self.compared([j, k]):
+            mine, theirs = (self.run_named(n).threads(c["traces"][i]) for i, n in enumerate((j, k)))
+            if c.get("auxiliary") or not mine or not theirs:
+                continue
+            if min(len(mine), len(theirs)) < 2:
+                mine, theirs = mine[:1], theirs[:1]
+            numbers = (mine[0], mine[-1]), (theirs[0], theirs[-1])
+            if numbers[0] != numbers[1]:
+                out.append((c["rank"], numbers))
+        return out
 
     # ---- what was set in
 

@@ -28,14 +28,19 @@ from .trace import (
 JSON_MAX = 64 << 20  # bytes of run.json
 TRACE_MAX = 1 << 30  # bytes of a trace
 STREAM_MAX = 256 << 20  # bytes of a printed stream
+WORLD_MAX = 4 << 20  # bytes of what a process said of its surroundings
 STATE, WEIGHT, ORDER = KINDS.index("state"), KINDS.index("weight"), KINDS.index("order")
-INIT, OPTIMIZER = PHASES.index("init"), PHASES.index("optimizer")
+INIT, OPTIMIZER, RNG = map(PHASES.index, ("init", "optimizer", "rng"))
 WRITTEN = PHASES.index("forward"), PHASES.index("backward")  # phases of weights that a line wrote
 # what one of two arms may do in between: evaluate, save, look
 INSERTABLE = tuple(
     KINDS.index(k)
     for k in ("state", "batch", "indices", "activation", "loss", "file", "value", "in", "out")
 )
+
+
+class NotHere(Exception):
+    """What a sentence speaks of is not here to be looked up, for a reason that need not be a lie."""
 
 
 class Refuted(Exception):
@@ -241,6 +246,23 @@ class Run:
         names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         return ["ranks/" + n for n in names if n.endswith(".twt")]
 
+    def threads(self, name):
+        """How many threads of PyTorch the process of this trace told, each time that it did; []: none
+        that can be told to be its own.
+        """
+        own = os.path.basename(name)[: -len(".twt")]
+        if "-" in own or "ranks/%s-2.twt" % own in self.traces():
+            return []  # one number of a process, two programs
+        try:
+            path = self.path("worlds/" + own)
+            need(os.path.getsize(path) <= WORLD_MAX, "%s has more than %d bytes", path, WORLD_MAX)
+            with open(path, "rb") as f:
+                text = f.read()
+        except Refuted:
+            return []
+        found = re.findall(rb"^setting\tthreads ([1-9][0-9]{0,6})$", text, re.M)
+        return [n for n in map(int, found) if n <= 1 << 20]
+
     def stream(self, name):
         """Lines of stdout or stderr as a terminal shows them in the end, without empty ones."""
         return _lines.shown(self.printed(name))
@@ -360,6 +382,31 @@ def moves(steps, step, name):
     return False
 
 
+def moved_from_start(steps, step, r):
+    """Of the state with which the agent found a generator: the next of it, if user code had moved it
+    until then; else None.
+    """
+    if r.key[0] != INIT or r.key[3] or r.op:
+        return None
+    rows = [q for q in steps.rows.get(step, ()) if q.key[1] == STATE and q.key[2] == r.key[2]]
+    after = [q for q in rows if q.seq > r.seq][:1]
+    by_code = [q for q in after if q.key[0] == RNG and q.op == "user code" and q.thread == r.thread]
+    return by_code[0] if by_code and not by_code[0].unread else None
+
+
+def set_again(d, x, y, step_a, step_b, rules):
+    """Are two runs' first states of a generator others, and the next ones equal, as all else is that
+    the step recorded, but for what the other rules leave out?
+    """
+    one, other = moved_from_start(x, step_a, d.a), moved_from_start(y, step_b, d.b)
+    if one is None or other is None:
+        return False
+    rows = x.rows.get(step_a, ()), y.rows.get(step_b, ())
+    others = [e for e in differences(*rows) if (e.a or e.b).key[1] != STATE]
+    left = [e for e in others if not rules.allows(e, x, y, step_a, step_b)]
+    return not left and one.content == other.content and one.digest == other.digest
+
+
 def tensor_of(key):
     """The key without the [first:end] of a part."""
     return key[:2] + (key[2].rpartition("[")[0],) + key[3:]
@@ -378,9 +425,11 @@ PART_OF = re.compile(r"\[[0-9]+:[0-9]+\]$")
 
 WORDS = {
     "idle-generators",
+    "set-generators",
     "insertions",
     "only-weights",
     "parts-of-ranks",
+    "ranks-by-role",
     "steps-of-threads",
     "threads-cut",
     "order-of-threads",
@@ -456,9 +505,12 @@ class Rules:
             return inserted or kind == STATE
         if d.type == "unread" and "unread" in self.words:
             return True
-        if kind == STATE and d.type == "value" and "idle-generators" in self.words:
-            return not moves(x, step_a, name) and not moves(y, step_b, name)
-        return False
+        if kind != STATE or d.type != "value":
+            return False
+        if "set-generators" in self.words and set_again(d, x, y, step_a, step_b, self):
+            return True
+        idle = not moves(x, step_a, name) and not moves(y, step_b, name)
+        return idle and "idle-generators" in self.words
 
 
 def say(d):

@@ -34,6 +34,14 @@ def _listed(ranks):
     return ", ".join([str(r) for r in ranks[:LISTED]] + ["..."] * (len(ranks) > LISTED))
 
 
+def _keeper(word):
+    """Who says that the ranks should agree, in the words of a sentence."""
+    name, slash, over = printable(_text(word)).partition("/")
+    if name != "DTensor" or not slash:
+        return printable(_text(word))
+    return "DTensor, replicated over mesh dimension%s %s" % ("s" if "+" in over else "", over)
+
+
 def _shown(name):
     cut = name.encode("utf-8", "surrogateescape")[:NAME_BYTES]
     return printable(_text(cut))
@@ -254,7 +262,7 @@ class Replicas:
         found = [
             (members, key)
             for key, members in _groups(run).items()
-            if _listed(sorted(members)) == ranks and printable(_text(key[1])) == keeper
+            if _listed(sorted(members)) == ranks and _keeper(key[1]) == keeper
         ]
         need(found, "no rank of run %s noted that", k)
         out = []
@@ -276,14 +284,14 @@ class Replicas:
         raise Refuted("a trace is damaged, and the verdict does not say so")
 
     @form(
-        r"run (\d+): ranks ([\d, .]+) should hold equal weights \((\S+)\) and do not: (.* is first seen to differ .*)"
+        r"run (\d+): ranks ([\d, .]+) should hold equal weights \(([^()]+)\) and do not: (.* is first seen to differ .*)"
     )
     def ranks_drifted(self, k, ranks, keeper, text):
         found = [g.drift() for g in self.replicas(k, ranks, keeper)]
         need(text in found, "of these ranks: %s", found)
 
     @form(
-        r"run (\d+): whether ranks ([\d, .]+) hold equal weights \((\S+)\) is not known(?: from step (\d+) on)?: (.*)"
+        r"run (\d+): whether ranks ([\d, .]+) hold equal weights \(([^()]+)\) is not known(?: from step (\d+) on)?: (.*)"
     )
     def ranks_unknown(self, k, ranks, keeper, step, why):
         groups = self.replicas(k, ranks, keeper)

@@ -177,7 +177,7 @@ class Tolerances:
                 patterns == Rules(compared[0]).ignore,
                 "other records were left out of what is equal",
             )
-            names = ["idle-generators", "order-of-parameters"]
+            names = ["idle-generators", "set-generators", "order-of-parameters"]
             if "only-weights" in Rules(compared[0]).words:
                 names.append("only-weights")
                 x, y = self.pair(compared[0])  # wholes in place of parts

@@ -24,6 +24,7 @@ from . import _causes, _lines
 from ._claims import Claims
 from ._clock import Clock, without
 from ._exchanges import Exchanges
+from ._explained import Explained
 from ._nodes import Nodes
 from ._notes import Notes
 from ._rates import Rates
@@ -58,7 +59,9 @@ def most_steps(ranges):
     return most
 
 
-class Recheck(Claims, Clock, Exchanges, Nodes, Notes, Rates, Replicas, Tolerances, Transplanted):
+class Recheck(
+    Claims, Clock, Exchanges, Explained, Nodes, Notes, Rates, Replicas, Tolerances, Transplanted
+):
     """All claims of one verdict against its runs."""
 
     # ---- the verdict's own word
@@ -163,6 +166,10 @@ class Recheck(Claims, Clock, Exchanges, Nodes, Notes, Rates, Replicas, Tolerance
         if v.get("transplant"):
             self.sums_of_transplants()
         self.order_of_ranks()
+        if v.get("rounding") is not None:
+            head = "rounding or bug, first step: "
+            said = [n for n in v.get("notes", []) if str(n).startswith(head)]
+            need(len(said) == 1, "%d notes are behind the field rounding", len(said))
         of_runs = v.get("comparisons") and v.get("against") is None
         need(
             kinds.count("rate") == bool(of_runs),
@@ -428,6 +435,9 @@ class Recheck(Claims, Clock, Exchanges, Nodes, Notes, Rates, Replicas, Tolerance
             TypeError,
             ValueError,
             AttributeError,
+            ArithmeticError,
+            MemoryError,
+            RecursionError,
             OSError,
             TraceError,
         ) as e:

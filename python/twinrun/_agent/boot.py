@@ -92,7 +92,7 @@ def arm():
         package()
         finder = __import__(PACKAGE + ".finder", fromlist=["install"])
         finder.install()
-        if os.environ.get("TWINRUN_PINS"):
+        if os.environ.get("TWINRUN_PINS") or os.environ.get("TWINRUN_TORCH_THREADS"):
             __import__(PACKAGE + ".pins", fromlist=["arm"]).arm()
         if os.environ.get("TWINRUN_CONSUMERS"):
             __import__(PACKAGE + ".consumers", fromlist=["arm"]).arm()

@@ -38,6 +38,11 @@ def _state_of(value, torch):
     return inside if type(inside) is dict else None
 
 
+@tensors.without_gradients
+def _contiguous(part):
+    return part.detach().contiguous()
+
+
 class Contents:
     """Tensors and plain values of a structure, in order."""
 
@@ -88,8 +93,7 @@ class Contents:
                 self.parts.append("%s%s unobserved" % (path, suffix))
                 continue
             if not part.is_contiguous():
-                with self.torch.no_grad():
-                    part = part.detach().contiguous()
+                part = _contiguous(part)
             size = part.numel() * part.element_size()
             digest = S.lib.quick_digest(part.data_ptr(), size) if size else 0
             self.parts.append(

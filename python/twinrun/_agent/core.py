@@ -102,25 +102,28 @@ def hook(function):
     def guarded(*args):
         if not S.on or T.busy:
             return None
-        T.busy = True
         began = perf_counter_ns()
         try:
-            if gone:
-                refs.sweep()
-            if S.later is not None:
-                error, S.later = S.later, None
-                raise error
-            # what we ask of a tensor is no business of the job's subclasses and function modes
-            with S.quiet():
-                return function(*args)
-        except BaseException as error:
-            interrupted()
-            if not isinstance(error, Exception) or not fail(function.__name__, error):
-                raise faults.shortened(error)
-            return None
-        finally:
+            T.busy = True
+            try:
+                if gone:
+                    refs.sweep()
+                if S.later is not None:
+                    error, S.later = S.later, None
+                    raise error
+                # what we ask of a tensor is no business of the job's subclasses and function modes
+                with S.quiet():
+                    return function(*args)
+            except BaseException as error:
+                interrupted()
+                if not isinstance(error, Exception) or not fail(function.__name__, error):
+                    raise faults.shortened(error)
+                return None
+            finally:
+                T.busy = False
+                S.python_ns += perf_counter_ns() - began
+        finally:  # again: Python 3.8 and 3.9 run signal handlers also within a `finally`
             T.busy = False
-            S.python_ns += perf_counter_ns() - began
 
     guarded.__name__ = function.__name__
     # where the compiler meets it, it leaves the call to Python, without a warning

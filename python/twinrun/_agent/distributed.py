@@ -4,7 +4,11 @@ them.
 
 DDP's reducer calls its collectives from C++: there the local gradients and the ones that the
 optimizer finds tell the same. The outputs of an asynchronous collective exist when the job waits
-for them: they are recorded there.
+for them, or is told that they are there: `wait()` of the work or of its future, `is_completed()`,
+`done()` or `value()`. They are recorded there, on the job's own thread. A callback
+(`get_future().then(f)`) may change them on a thread of the backend's. What is there when the job
+waits for the last one of a chain is recorded under a name of its own, "all_reduce, behind
+callbacks", which no exchange is counted by; where nobody waits for it a note says so.
 
 A message is named by its peer, as MPI's agent does it ("recv from rank 2, tag 0"), in ranks of the
 job and never of the group. Of a call with a root the operation is "root 2", and what went in is
@@ -22,6 +26,7 @@ from .core import S, T, hook, trim
 from .native import BACKWARD, COLLECTIVE, GRADIENT_LOCAL, IN, OUT, SKETCH, STATS, TENSORS, UNORDERED
 
 WAITING = 1024  # asynchronous collectives whose outputs are remembered
+FUTURES = 64  # of them that are: each holds what it brought
 
 # name -> (arguments that go in, arguments that come out), by name
 _COLLECTIVES = {
@@ -47,6 +52,7 @@ _ROOT = {"broadcast": "src", "scatter": "src", "reduce": "dst", "gather": "dst"}
 TAGS_NAMED = 1024  # of MPI's agent, too (agents/mpi/records.c)
 
 _waiting = OrderedDict()  # id(work) -> (work, call)
+_futures = OrderedDict()  # id(future) -> (future, work, call)
 _with_root = {}  # (function, group) -> numbers of calls that are under way
 _numbers = {}  # (function, group) -> how many calls with a root were begun
 _groups = set()  # notes of groups that were made
@@ -118,6 +124,9 @@ class _Call:
         self.tag = None  # of a message: how its tag is named
         self.number = 0  # of a call with a root, among those of its function and group
         self.outputs = ()
+        self.chained = False  # callbacks may change what came out
+        self.leaf = None  # the future behind the last callback; None: nobody knows which is last
+        self.grows = None  # the future to which a callback is being added
 
     def with_peer(self, rank):
         way = "to" if _PEER[self.function] == "dst" else "from"
@@ -242,9 +251,76 @@ def _note_unwaited():
 
 @hook
 def _waited(work):
-    found = _waiting.pop(id(work), None)
-    if found is not None and found[0] is work:
+    found = _waiting.get(id(work))
+    # what a callback may be changing meanwhile cannot be digested
+    if found is not None and found[0] is work and not found[1].chained:
+        del _waiting[id(work)]
+        _forget_futures(found[1])
         found[1].comes_out(work)
+
+
+def _forget_futures(call):
+    """They hold results that the job may have dropped."""
+    for key in [key for key, kept in list(_futures.items()) if kept[2] is call]:
+        _futures.pop(key, None)
+
+
+def _keep(future, work, call):
+    _futures[id(future)] = (future, work, call)
+    while len(_futures) > FUTURES:
+        _futures.popitem(last=False)
+
+
+@hook
+def _has_future(work, future):
+    found = _waiting.get(id(work))
+    if found is not None and found[0] is work:
+        _keep(future, work, found[1])
+
+
+def _of(future):
+    """(work, call) of a future that is followed, or None."""
+    found = _futures.get(id(future))
+    return found[1:] if found is not None and found[0] is future else None
+
+
+@hook
+def _done(future):
+    """The job knows that this future is complete. A callback that asks for the value of the future
+    that it stands behind learns nothing of itself: it is not the last one.
+    """
+    work, call = _of(future) or (None, None)
+    if call is None or _waiting.get(id(work), (None, None))[1] is not call:
+        return
+    if call.chained and call.leaf is not future:
+        return
+    del _waiting[id(work)]
+    _forget_futures(call)
+    if call.chained:
+        if call.number:
+            _with_root[call.function, call.scope].discard(call.number)
+        call.name, call.number, call.group = call.function + ", behind callbacks", 0, None
+    call.comes_out(work)
+
+
+@hook
+def _chains(future):
+    """A callback is about to be added, and may run at once. Until it was added nobody knows which
+    future is the last; where it branches, not then, either.
+    """
+    call = (_of(future) or (None, None))[1]
+    if call is not None:
+        call.grows = future if not call.chained or call.leaf is future else None
+        call.chained, call.leaf = True, None
+
+
+@hook
+def _is_behind(future, child):
+    """The callback was added: `child` is complete when it has run; None: no future says so."""
+    work, call = _of(future) or (None, None)
+    if call is not None and call.grows is future and child is not None:
+        call.leaf = child
+        _keep(child, work, call)
 
 
 def _at_the_end():
@@ -278,18 +354,61 @@ def _replace(name, original):
     return functools.update_wrapper(collective, original)
 
 
-def _follow_waits(work):
-    original = work.wait
+def _replaced(cls, name, then):
+    """The method of a class of PyTorch's, with then(self, result) behind it."""
+    original = getattr(cls, name)
 
-    def wait(self, *args, **kwargs):
-        result = original(self, *args, **kwargs)
+    def method(self, *args, **kwargs):
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            trim(error)
+            raise
         if _waiting:
-            _waited(self)
+            then(self, result)
         return result
 
-    wait.__name__, wait.__qualname__, wait.__doc__ = "wait", "Work.wait", original.__doc__
-    work.wait = wait
-    return [wait]
+    method.__name__, method.__doc__ = name, original.__doc__
+    method.__qualname__ = "%s.%s" % (cls.__name__, name)
+    setattr(cls, name, method)
+    return method
+
+
+def _follow_waits(work, future):
+    """What tells the job that a collective's outputs are there."""
+    replaced = [
+        _replaced(work, "wait", lambda w, _: _waited(w)),
+        _replaced(work, "is_completed", lambda w, done: _waited(w) if done else None),
+        _replaced(work, "get_future", _has_future),
+    ]
+    for name in ("wait", "value"):
+        replaced.append(_replaced(future, name, lambda f, _: _done(f)))
+    replaced.append(_replaced(future, "done", lambda f, done: _done(f) if done else None))
+    for name in ("then", "add_done_callback"):
+        replaced.append(_before_callback(future, name))
+    return replaced
+
+
+def _before_callback(cls, name):
+    """A callback may run at once: what it may change counts as changed before it is added."""
+    original = getattr(cls, name)
+
+    def method(self, *args, **kwargs):
+        if _futures:
+            _chains(self)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            trim(error)
+            raise
+        if _futures:
+            _is_behind(self, result)
+        return result
+
+    method.__name__, method.__doc__ = name, original.__doc__
+    method.__qualname__ = "%s.%s" % (cls.__name__, name)
+    setattr(cls, name, method)
+    return method
 
 
 # ---------------------------------------------------------------- local gradients
@@ -356,7 +475,7 @@ def arm(torch):
     work = getattr(torch._C._distributed_c10d, "Work", None)
     if work is not None:
         try:
-            replaced += _follow_waits(work)
+            replaced += _follow_waits(work, torch._C.Future)
         except (AttributeError, TypeError):
             S.unarmed.append("asynchronous collectives (their outputs)")
     S.on_exit.append(_at_the_end)

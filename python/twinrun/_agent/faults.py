@@ -14,6 +14,7 @@ import sys
 import types
 
 FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PYTHON = os.path.dirname(os.__file__) + os.sep  # where its own library lies
 
 # Who raises exceptions of these modules in our code is our code, or what it calls.
 _LIBRARIES = {"builtins", "torch", "numpy", "_twinrun_agent"}
@@ -69,17 +70,49 @@ def _handler_at(traceback):
     return None
 
 
+def _raised_by(frame, at):
+    """Whether the instruction at this place of a frame is a `raise`."""
+    import opcode  # seldom, and not to be among the modules of every job
+
+    code = frame.f_code.co_code
+    return 0 <= at < len(code) and code[at] == opcode.opmap["RAISE_VARARGS"]
+
+
+def _of_python(home):
+    """Whether a module belongs to Python itself, which lists their names from 3.10 on."""
+    names = getattr(sys, "stdlib_module_names", None)
+    if names is not None or home in sys.builtin_module_names:
+        return names is None or home in names
+    file = getattr(sys.modules.get(home), "__file__", None) or ""
+    if home == "__main__" or not file.startswith(_PYTHON):
+        return False
+    return file[len(_PYTHON) :].partition(os.sep)[0] not in ("site-packages", "dist-packages")
+
+
+def _made_with_words(error):
+    """Whether who made an exception gave it arguments, as C code does that raises one. Python makes
+    what another thread puts in by calling the class without any; only a class that is written in
+    Python may then fill them in itself.
+    """
+    made = type(error)
+    own = isinstance(made.__new__, types.FunctionType) or not isinstance(
+        made.__init__, types.WrapperDescriptorType
+    )
+    return bool(error.args) and not own
+
+
 def _put_from_outside(error):
     """An exception that another thread has put into this one (PyThreadState_SetAsyncExc): of a
-    class that nothing of what we call knows, without a line of the job.
+    class that nothing of what we call knows, and no line has raised it. It arises wherever this
+    thread got the interpreter's lock again: in our code, but as well in what that calls.
     """
     home = type(error).__module__.partition(".")[0]
-    if home in _LIBRARIES or home in getattr(sys, "stdlib_module_names", ()):
+    if home in _LIBRARIES or _of_python(home) or _made_with_words(error):
         return False
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    return traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(FOLDER)
+    return traceback is not None and not _raised_by(traceback.tb_frame, traceback.tb_lasti)
 
 
 def of_job(error):

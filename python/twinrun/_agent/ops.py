@@ -12,7 +12,7 @@ import functools
 import sys
 import threading
 
-from . import core, opaque, replay, reruns, rounding, sites, tensors
+from . import core, faults, opaque, replay, reruns, rounding, sites, tensors
 from .core import S, T, hook
 from .native import IN, KERNEL, OPS, OUT, SKETCH, STATS
 
@@ -83,7 +83,8 @@ _LISTED_CUDA = {
 
 
 # What these find in their first argument means nothing, uninitialised memory as often as not: they
-# only write it. The same holds for the buffers that a collective receives into.
+# only write it. The same holds for the buffers that a collective receives into, until somebody has
+# waited for it.
 _OVERWRITING = {
     "bernoulli_",
     "normal_",
@@ -100,6 +101,15 @@ _OVERWRITING = {
     "_foreach_zero_",
     "recv_",
     "recv_any_source_",
+    "wait_tensor",
+}
+
+
+# Where root and group stand among the arguments. What the others hold means nothing: they receive.
+_FROM_A_ROOT = {
+    "c10d::broadcast_": (2, 1),
+    "_c10d_functional::broadcast": (1, 2),
+    "_c10d_functional::broadcast_": (1, 2),
 }
 
 
@@ -111,6 +121,7 @@ class Described:
         "skip",
         "writes",
         "ignored",
+        "from_a_root",
         "ignored_names",
         "seeded",
         "may_draw",
@@ -137,7 +148,8 @@ class Described:
             view
             or fresh
             or schema.name.startswith(("prim::", "profiler::"))
-            or self.short == "detach"
+            # the second only names a tensor that is still on its way
+            or self.short in ("detach", "_wrap_tensor_autograd")
         )
         self.writes = [(i, a.name) for i, a in enumerate(schema.arguments) if a.name in written]
         self.ignored_names = {
@@ -151,6 +163,7 @@ class Described:
         first = schema.arguments[0].name if schema.arguments else ""
         # schemas mark no writes
         self.ignored = self.short in _OVERWRITING or self.collective and first.startswith("output")
+        self.from_a_root = _FROM_A_ROOT.get(self.name)
         tags = getattr(operation, "tags", ())
         tag = getattr(getattr(_torch, "Tag", None), "nondeterministic_seeded", None)
         self.seeded = tag is not None and tag in tags
@@ -167,6 +180,23 @@ def _describe(operation):
     if found is None:
         found = _described[operation] = Described(operation)
     return found
+
+
+def _only_receives(described, args):
+    """Does this rank hold a buffer that a root's tensor is written to?"""
+    root, group = described.from_a_root
+    distributed = _torch.distributed
+    try:
+        if isinstance(args[group], str):
+            group = distributed.distributed_c10d._resolve_process_group(args[group])
+        elif isinstance(args[group], distributed.ProcessGroup):  # functional ones, in 2.13
+            group = args[group]
+        else:
+            group = distributed.ProcessGroup.unbox(args[group])
+        return group.rank() != args[root]
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        faults.pass_on(error)
+        return False  # then what it holds counts
 
 
 def _flat(value, found):
@@ -276,7 +306,10 @@ def _before(operation, args, kwargs):
     _counts[key] = call.occurrence + 1
     _count_listed(described, args)
     read, named = opaque.arguments(described.name, described.schema, args, kwargs)
-    values = _flat(read[1:] if described.ignored else read, [])
+    first_is_written = described.ignored or (
+        described.from_a_root is not None and _only_receives(described, args)
+    )
+    values = _flat(read[1:] if first_is_written else read, [])
     _flat([v for name, v in named.items() if name not in described.ignored_names], values)
     plain = _plain(list(args) + [[name, kwargs[name]] for name in sorted(kwargs)], [])
     pending = tensors.pending()
@@ -313,7 +346,10 @@ def _before(operation, args, kwargs):
     call.kept = replay.wanted(described.name, call.scope, call.occurrence)
     if call.kept:
         call.kept = replay.Kept(operation, args, kwargs, values, call.occurrence, described)
-    call.recorded = rounding.before(operation, args, kwargs)
+    if described.collective:
+        call.recorded = rounding.collective(operation, args, call.scope, call.site)
+    else:
+        call.recorded = rounding.before(operation, args, kwargs)
     call.held = reruns.hold(operation, args, kwargs, values, call.occurrence, described)
     core.saw("operation")
     return call

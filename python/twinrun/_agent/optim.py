@@ -88,6 +88,7 @@ class Followed:
         self.counter = None
         self.count = self.stood = 0
         self.watched_at = None  # which models `watches` was made of (written.py)
+        self.placed_at = None  # which models replicas.py has looked at
         self.watches = self.raw = ()
 
 
@@ -236,7 +237,7 @@ def _refresh(followed, optimizer):
                 naming.give(p, *known)
                 fresh.append((known, p))
             followed.names.append((known[0], known[1], followed.op, ""))
-    followed.found = followed.counter = followed.watched_at = None
+    followed.found = followed.counter = followed.watched_at = followed.placed_at = None
     if fresh and not followed.steps:
         _announce(fresh, followed)
     if S.level >= TENSORS:
@@ -546,7 +547,7 @@ def before_step(optimizer, args, kwargs):
     parameters = _refresh(followed, optimizer)
     if S.level < TENSORS:
         return
-    replicas.stepping(followed.ids)
+    replicas.stepping(followed)
     state = _of(optimizer, "state")
     if not followed.steps and state:
         _record_first_moments(followed, state, parameters)

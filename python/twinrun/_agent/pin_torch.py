@@ -108,21 +108,10 @@ def _silent(torch):
 # ---------------------------------------------------------------- threads
 
 
-def threads(pin, torch):
-    """torch's threads inside and between operations. The number of a loader worker, which torch
-    itself sets to 1, stays.
+def _keeper(pin, set_threads, count):
+    """What the job calls in place of torch.set_num_threads: the number stays. That of a loader
+    worker, which torch itself sets to 1, does not.
     """
-    count = pin.choose(range(1, max(2, os.cpu_count() or 1) + 1)) if pin.vary else pin.default(1)
-    if not 1 <= count <= 4096:
-        raise ValueError("%d threads" % count)
-    set_threads, set_interop = torch.set_num_threads, torch.set_num_interop_threads
-    set_threads(count)
-    problem = ""
-    try:
-        set_interop(count)
-    except RuntimeError:
-        problem = "; threads between operations were fixed before"
-    asked = []
 
     def set_num_threads(*args, **named):
         caller = sys._getframe(1)
@@ -136,6 +125,36 @@ def threads(pin, torch):
         set_threads(count)
         if args != (count,):
             pin.kept("%s threads" % (args[0] if args else "?"), caller)
+
+    return set_num_threads
+
+
+def torch_threads(pin, torch):
+    """torch's threads inside of operations, and no others: the number that another run told of this
+    rank (`threads` holds those of all libraries).
+    """
+    set_threads = torch.set_num_threads
+    set_threads(pin.value)
+    keeper = functools.update_wrapper(_keeper(pin, set_threads, pin.value), set_threads)
+    torch.set_num_threads = keeper
+    pins.hide_from_compiler([keeper])
+    pin.effect("%d thread%s in operations of torch" % (pin.value, "" if pin.value == 1 else "s"))
+
+
+def threads(pin, torch):
+    """torch's threads inside and between operations."""
+    count = pin.choose(range(1, max(2, os.cpu_count() or 1) + 1)) if pin.vary else pin.default(1)
+    if not 1 <= count <= 4096:
+        raise ValueError("%d threads" % count)
+    set_threads, set_interop = torch.set_num_threads, torch.set_num_interop_threads
+    set_threads(count)
+    problem = ""
+    try:
+        set_interop(count)
+    except RuntimeError:
+        problem = "; threads between operations were fixed before"
+    asked = []
+    set_num_threads = _keeper(pin, set_threads, count)
 
     def set_num_interop_threads(*args, **named):
         try:

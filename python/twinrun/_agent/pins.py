@@ -25,6 +25,7 @@ PINS = {
     "seed.cuda": ("pin_seeds", "cuda", ("torch",)),
     "torch-deterministic": ("pin_torch", "deterministic", ("torch",)),
     "threads": ("pin_torch", "threads", ("torch",)),
+    "threads.torch": ("pin_torch", "torch_threads", ("torch",)),
     "cudnn-benchmark": ("pin_torch", "cudnn_benchmark", ("torch",)),
     "cudnn-deterministic": ("pin_torch", "cudnn_deterministic", ("torch",)),
     "tf32": ("pin_torch", "tf32", ("torch",)),
@@ -283,6 +284,16 @@ def _parse(item):
     return Pin(name, mode == "vary", int(value) if colon else None)
 
 
+def _of_this_rank(text):
+    """The number of "RANK:NUMBER,..." that is this rank's; None: there is none."""
+    for item in text.split(","):
+        of, _, number = item.partition(":")
+        plain = of.isdigit() and number.isdigit() and (of + number).isascii()
+        if plain and len(number) <= 7 and int(of) == rank() and 1 <= int(number) <= 1 << 20:
+            return int(number)
+    return None
+
+
 def arm():
     """Reads TWINRUN_PINS and lets every pin wait for its library. Once per process."""
     global _armed
@@ -298,6 +309,9 @@ def arm():
             pins[pin.name] = pin
         except ValueError as error:
             write([(error.args[1], "failed: %s" % error.args[0])])
+    number = _of_this_rank(os.environ.get("TWINRUN_TORCH_THREADS", ""))
+    if number is not None:
+        pins["threads.torch"] = Pin("threads.torch", False, number)
     if not pins:
         return
     import atexit

@@ -13,6 +13,28 @@ import hashlib
 import json
 import os
 
+from . import tensors
+
+# Collectives that are followed: the place of what goes in and of what comes out.
+COLLECTIVES = {
+    "c10d::allreduce_": (0, 0),
+    "c10d::allreduce_coalesced_": (0, 0),
+    "c10d::broadcast_": (0, 0),
+    "c10d::allgather_": (1, 0),
+    "c10d::_allgather_base_": (1, 0),
+    "c10d::reduce_scatter_": (1, 0),
+    "c10d::_reduce_scatter_base_": (1, 0),
+    "c10d::barrier": (None, None),
+}
+
+
+def _tensors(torch, value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return (
+        [t for v in value for t in _tensors(torch, v)] if isinstance(value, (list, tuple)) else []
+    )
+
 
 class Recorder:
     """Writes what it is shown into a folder. Knows nothing of the agent, so that a test can use it
@@ -21,12 +43,14 @@ class Recorder:
 
     def __init__(self, torch, folder, limit):
         os.makedirs(folder, exist_ok=True)
-        self.torch, self.left = torch, limit
+        self.torch, self.left, self.folder = torch, limit, folder
         self.lines = open(os.path.join(folder, "operations.jsonl"), "w", encoding="utf-8")
         self.values = open(os.path.join(folder, "values.bin"), "wb")
         self.storages = {}  # address -> (number, the storage, which keeps the address its own)
         self.at = 0
         self.ended = None
+        self.begun = 0  # collectives
+        self.flying = {}  # storage -> [(collective, place of the output, tensor)] not read yet
 
     def _bytes(self, tensor):
         tensor = tensor.detach().cpu().contiguous()
@@ -50,6 +74,7 @@ class Recorder:
         key = (str(tensor.device), storage.data_ptr(), storage.nbytes())
         known = self.storages.get(key)
         found = {}
+        self._settle(tensor)
         if known is None:
             known = self.storages[key] = (len(self.storages), storage)
             if not made and storage.nbytes():
@@ -87,23 +112,89 @@ class Recorder:
             return {"dtype": str(value)[6:]}
         return {"other": str(value)}
 
+    def _settle(self, tensor):
+        """Before memory is read or written that a collective may have received into."""
+        storage = tensor.untyped_storage()
+        known = self.storages.get((str(tensor.device), storage.data_ptr(), storage.nbytes()))
+        if known is not None and known[0] in self.flying:
+            self._arrive(known[0])
+
+    def _arrive(self, storage):
+        """What a collective received is there: somebody reads it. It is written before that line."""
+        for collective, slot, tensor in self.flying.pop(storage):
+            place = self._tensor(tensor, True)
+            if self.ended is None:
+                line = {"arrived": collective, "slot": slot, "place": place}
+                self.lines.write(json.dumps(line) + "\n")
+
+    @tensors.without_gradients
+    def collective(self, operation, args, scope, site):
+        """A collective, before it is called: what goes in; what comes out is written when somebody
+        reads it. A ValueError: it cannot be followed.
+        """
+        if self.ended is not None:
+            return
+        name = operation._schema.name
+        if name not in COLLECTIVES:
+            raise ValueError("a collective that is not followed")
+        given, taken = COLLECTIVES[name]
+        line = {"op": str(operation), "collective": self.begun, "scope": scope, "site": site}
+        self.begun += 1
+        sent = [] if given is None else _tensors(self.torch, args[given])
+        line["inputs"] = [{"tensor": self._tensor(t, False)} for t in sent]
+        line["outs"] = []
+        line["members"] = self._members(args)
+        line["root"] = args[2] if name == "c10d::broadcast_" else None
+        received = [] if taken is None else _tensors(self.torch, args[taken])
+        for slot, tensor in enumerate(received):
+            storage = self._tensor(tensor, taken != given)["s"]
+            self.flying.setdefault(storage, []).append((line["collective"], slot, tensor))
+        if self.ended is None:
+            self.lines.write(json.dumps(line) + "\n")
+
+    def _members(self, args):
+        """The ranks of its group, in the group's order."""
+        distributed = self.torch.distributed
+        kind = distributed.ProcessGroup
+        for value in args:
+            if "ProcessGroup" in str(getattr(value, "_type", lambda: "")()):
+                return distributed.get_process_group_ranks(kind.unbox(value))
+        raise ValueError("its process group is not among its arguments")
+
+    @tensors.without_gradients
     def before(self, operation, args, kwargs):
         """What an operation is given; for after(). None once the recording has ended."""
-        if self.ended is not None:
+        if self.ended is not None or self._of_a_collective(operation, args):
             return None
-        with self.torch.no_grad():
-            return {
-                "op": str(operation),
-                "args": self._value(args),
-                "kwargs": {k: self._value(v) for k, v in kwargs.items()},
-            }
+        return {
+            "op": str(operation),
+            "args": self._value(args),
+            "kwargs": {k: self._named(k, v) for k, v in kwargs.items()},
+        }
 
+    def _of_a_collective(self, operation, args):
+        """Is it how a backend hands over what it received: a copy from memory that nobody has seen?"""
+        if operation._schema.name != "aten::copy_" or not self.flying:
+            return False
+        numbers = []
+        for tensor in args[:2]:
+            storage = tensor.untyped_storage()
+            key = (str(tensor.device), storage.data_ptr(), storage.nbytes())
+            numbers.append(self.storages.get(key, (None,))[0])
+        return numbers[0] in self.flying and numbers[1] is None
+
+    def _named(self, name, value):
+        if name != "out" or not isinstance(value, self.torch.Tensor):
+            return self._value(value)
+        self._settle(value)  # what was there before means nothing
+        return True
+
+    @tensors.without_gradients
     def after(self, line, outputs, scope, site):
         """What it made, and wrote to."""
         if self.ended is not None:
             return
-        with self.torch.no_grad():
-            line["outs"] = [self._tensor(t, True) for t in outputs]
+        line["outs"] = [self._tensor(t, True) for t in outputs]
         line["scope"], line["site"] = scope, site
         if self.ended is None:
             self.lines.write(json.dumps(line) + "\n")

@@ -124,10 +124,13 @@ class Kept:
 
     def __init__(self, operation, args, kwargs, values, occurrence, described):
         self._take(operation, args, kwargs, values, occurrence, described)
-        with self.torch.no_grad():
-            self.args, self.kwargs = self._copy(args), self._copy(kwargs)
+        self._keep(args, kwargs)
         for i, t in enumerate(values):
             _write("in", i, occurrence, t)
+
+    @tensors.without_gradients
+    def _keep(self, args, kwargs):
+        self.args, self.kwargs = self._copy(args), self._copy(kwargs)
 
     def _take(self, operation, args, kwargs, values, occurrence, described):
         self.operation, self.described, self.occurrence = operation, described, occurrence
@@ -186,12 +189,12 @@ class Kept:
             self._set_generators(now)
         core.note("zoom.replay", "%s %d %d" % (self.described.name, replays, disagreeing))
 
+    @tensors.without_gradients
     def _again(self):
         """The digests of what it gives on its recorded inputs."""
         self._set_generators(self.random)
-        with self.torch.no_grad():
-            args, kwargs = self._copy(self.args), self._copy(self.kwargs)
-            result = self.operation(*args, **kwargs)
+        args, kwargs = self._copy(self.args), self._copy(self.kwargs)
+        result = self.operation(*args, **kwargs)
         self.last = tuple(digests(self._outputs(args, kwargs, result)))
         return self.last
 
@@ -234,14 +237,14 @@ class Held(Kept):
             self._take(operation, args, kwargs, values, occurrence, described)
         self.before = digests_at_once(self.values)
 
+    @tensors.without_gradients
     def _copy_what_is_written(self, args, kwargs, values):
         self.args, self.kwargs, copies = list(args), dict(kwargs), {}
-        with self.torch.no_grad():
-            for i, name in self.described.writes:
-                if i < len(args):
-                    self.args[i] = self._copy_of_written(args[i], copies)
-                elif name in kwargs:
-                    self.kwargs[name] = self._copy_of_written(kwargs[name], copies)
+        for i, name in self.described.writes:
+            if i < len(args):
+                self.args[i] = self._copy_of_written(args[i], copies)
+            elif name in kwargs:
+                self.kwargs[name] = self._copy_of_written(kwargs[name], copies)
         self.values = [copies.get(id(t), t) for t in values]
 
     def _copy_of_written(self, value, copies):

@@ -45,8 +45,17 @@ def _give_up(why):
         writer, _recorder = _recorder, None
         try:
             writer.end(why)
+            _name_by_rank(writer.folder)
         except (OSError, ValueError) as error:
             core.note("rounding.failed", str(error))
+
+
+def _name_by_rank(folder):
+    """The rank is known since the process joined the others, after the recording began."""
+    base = os.path.dirname(folder)
+    name = os.path.join(base, "rounding.%d.%d" % (max(S.rank, 0), os.getpid()))
+    if name != folder:
+        os.rename(folder, name)
 
 
 def before(operation, args, kwargs):
@@ -59,6 +68,17 @@ def before(operation, args, kwargs):
         faults.pass_on(error)
         _give_up("%s could not be recorded: %s" % (operation, error))
     return None
+
+
+def collective(operation, args, scope, site):
+    """Before a collective is called."""
+    if _recorder is None:
+        return
+    try:
+        _recorder.collective(operation, args, scope, site)
+    except (OSError, RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        faults.pass_on(error)
+        _give_up("%s could not be recorded: %s" % (operation, error))
 
 
 def after(line, values, scope, site):

@@ -3,6 +3,7 @@
 is taken apart, copied to the host, or recorded as unobserved, never passed over.
 """
 
+import contextlib
 import ctypes
 import enum
 import sys
@@ -125,21 +126,51 @@ def _memory(t):
     return pointer, code, count, shape, strides
 
 
+def without_gradients(function):
+    """The function, which then is called without gradients, as in `with torch.no_grad()`. That ends
+    in Python, where an exception of a signal handler or of another thread may come first, and the
+    job would go on without gradients; this ends in one call of C.
+    """
+
+    def called(*args):
+        torch = _torch or sys.modules["torch"]  # recorder.py works without the agent, too
+        before = torch.is_grad_enabled()
+        try:
+            try:
+                torch._C._set_grad_enabled(False)
+                return function(*args)
+            finally:
+                torch._C._set_grad_enabled(before)
+        finally:  # again: Python 3.8 and 3.9 run signal handlers also within a `finally`
+            torch._C._set_grad_enabled(before)
+
+    return called
+
+
+@without_gradients
+def _plain_on_host(t):
+    t = t.detach()
+    if t.is_conj():
+        t = t.resolve_conj()
+    if _has_is_neg and t.is_neg():
+        t = t.resolve_neg()
+    return t if t.device.type == "cpu" else t.cpu()
+
+
+def unseen():
+    """A context whose operations are not shown to modes of the job, as TorchDispatchMode and
+    FakeTensorMode, where PyTorch has one.
+    """
+    return getattr(_torch._C, "_DisableTorchDispatch", contextlib.nullcontext)()
+
+
 def _to_host(t):
     """A plain, strided copy in host memory of what is not."""
     torch = _torch
     if t.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
         return None
-    with torch._C._DisableTorchDispatch() if hasattr(
-        torch._C, "_DisableTorchDispatch"
-    ) else torch.no_grad():
-        with torch.no_grad():
-            t = t.detach()
-            if t.is_conj():
-                t = t.resolve_conj()
-            if _has_is_neg and t.is_neg():
-                t = t.resolve_neg()
-            return t if t.device.type == "cpu" else t.cpu()
+    with unseen():
+        return _plain_on_host(t)
 
 
 TRACED = {"FakeTensor", "FunctionalTensor"}  # a compiler's stand-ins, without values
@@ -178,20 +209,24 @@ def parts(t, host=True):
     if _wrapped(t):
         return parts(_unwrapped(t), host)
     if _has_is_nested and t.is_nested:
-        with _torch.no_grad():
-            return [
-                ("[%d]%s" % (i, suffix), part)
-                for i, inner in enumerate(t.unbind())
-                for suffix, part in parts(inner, host)
-            ]
+        return _of_nested(t, host)
     if t.layout is not _strided:
         return _unstrided(t)
     if t.is_quantized:
-        with _torch.no_grad():
-            return _quantized(t)
+        return _quantized(t)
     return [("", t if (_simple(t) if host else readable(t)) else _to_host(t))]
 
 
+@without_gradients
+def _of_nested(t, host):
+    return [
+        ("[%d]%s" % (i, suffix), part)
+        for i, inner in enumerate(t.unbind())
+        for suffix, part in parts(inner, host)
+    ]
+
+
+@without_gradients
 def _quantized(t):
     """The whole numbers, and what makes values of them."""
     found = [("", _to_host(t.int_repr()))]
@@ -218,24 +253,24 @@ def _unwrapped(t):
     return t
 
 
+@without_gradients
 def _unstrided(t):
-    with _torch.no_grad():
-        if t.layout is _torch.sparse_coo:
-            return [(".indices", _to_host(t._indices())), (".values", _to_host(t._values()))]
-        if t.layout in (getattr(_torch, "sparse_csr", None), getattr(_torch, "sparse_bsr", None)):
-            return [
-                (".crow", _to_host(t.crow_indices())),
-                (".col", _to_host(t.col_indices())),
-                (".values", _to_host(t.values())),
-            ]
-        if t.layout in (getattr(_torch, "sparse_csc", None), getattr(_torch, "sparse_bsc", None)):
-            return [
-                (".ccol", _to_host(t.ccol_indices())),
-                (".row", _to_host(t.row_indices())),
-                (".values", _to_host(t.values())),
-            ]
-        if t.layout is getattr(_torch, "_mkldnn", None):
-            return [("", _to_host(t.to_dense()))]
+    if t.layout is _torch.sparse_coo:
+        return [(".indices", _to_host(t._indices())), (".values", _to_host(t._values()))]
+    if t.layout in (getattr(_torch, "sparse_csr", None), getattr(_torch, "sparse_bsr", None)):
+        return [
+            (".crow", _to_host(t.crow_indices())),
+            (".col", _to_host(t.col_indices())),
+            (".values", _to_host(t.values())),
+        ]
+    if t.layout in (getattr(_torch, "sparse_csc", None), getattr(_torch, "sparse_bsc", None)):
+        return [
+            (".ccol", _to_host(t.ccol_indices())),
+            (".row", _to_host(t.row_indices())),
+            (".values", _to_host(t.values())),
+        ]
+    if t.layout is getattr(_torch, "_mkldnn", None):
+        return [("", _to_host(t.to_dense()))]
     return [("", None)]
 
 

@@ -471,8 +471,7 @@ def _exchange():
 def _guarded(function, *args):
     """None, and the step left out, when it cannot be done: the job goes on as it would have."""
     try:
-        with _torch.no_grad():
-            return function(*args)
+        return tensors.without_gradients(function)(*args)
     except (Mismatch, values_file.Damaged, OSError, ValueError, RuntimeError) as error:
         faults.pass_on(error)
         _leave_out(

@@ -246,6 +246,11 @@ class Watch:
         pending.flush()
 
 
+def generation():
+    """Another number once a model, or parameters of one, are known that were not."""
+    return _generation
+
+
 def version(t):
     try:
         return t._version

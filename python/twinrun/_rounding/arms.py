@@ -7,6 +7,7 @@ import torch
 
 import bounds
 import fused
+import ranks
 from bounds import TINY, U, Unknown
 from recording import assemble
 
@@ -58,6 +59,14 @@ def run(op, of, unit, tiny):
         result = assemble(op.args, of)
         errors = assemble(op.args, lambda v: bounds.error_of(of(v)))
         return [carrying(result, errors if result.is_floating_point() else None)]
+    if op.members is not None:
+        found = ranks.run(op, of, unit, tiny)
+        return [
+            carrying(t, e if v.data.is_floating_point() else None)
+            if v.data.is_floating_point()
+            else v.data.clone()
+            for v, (t, e) in zip(op.outs, found)
+        ]
     short = op.name.split(".")[1]
     if short in DRAWS:
         return _drawn(op, short, of)
@@ -137,8 +146,22 @@ def _functional(short, overload):
     return getattr(packet, overload)
 
 
+def _without_out(short, func):
+    """The overload that returns what func writes into its `out`."""
+    wanted = [(a.name, str(a.type)) for a in func._schema.arguments if a.name != "out"]
+    packet = getattr(torch.ops.aten, short)
+    for name in packet.overloads():
+        other = getattr(packet, name)
+        if [(a.name, str(a.type)) for a in other._schema.arguments] == wanted:
+            return other
+    raise Unknown(short)
+
+
 def _changed(short, func, args, kwargs, unit, tiny, numbers):
-    if not short.endswith("_") or kwargs.get("out") is not None:
+    if kwargs.get("out") is not None:
+        kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+        return bounds._flat(_run(_without_out(short, func), args, kwargs, unit, tiny, numbers))
+    if not short.endswith("_"):
         raise Unknown(short)
     plain = _functional(short, func._overloadname)
     return bounds._flat(_run(plain, args, kwargs, unit, tiny, numbers))

@@ -45,8 +45,9 @@ MOVES = """cat stack clone _to_copy index gather embedding index_select tril tri
     masked_fill fill scatter scalar_tensor_copy""".split()
 # Sums of products of what they are given, with weights that are not negative.
 SUMS = """mm bmm addmm baddbmm dot mv sum mean cumsum convolution embedding_dense_backward
-    index_add scatter_add avg_pool2d index_put linear addmv addbmm _embedding_bag_dense_backward
-    matmul""".split()
+    index_add scatter_add avg_pool2d avg_pool2d_backward index_put linear addmv addbmm
+    _embedding_bag_dense_backward matmul upsample_nearest2d_backward
+    upsample_bilinear2d_backward""".split()
 CREATES = """arange full ones zeros full_like ones_like zeros_like scalar_tensor eye linspace
     new_zeros new_ones new_full empty_like empty new_empty""".split()
 
@@ -113,6 +114,10 @@ def _terms(short, args, result):
         return max(1, whole // max(1, result.numel())) + 1
     if short == "cumsum":
         return max(shapes[0] or [1])
+    if short.startswith("upsample"):  # of as many places as an element was spread over
+        return 4 * max(1, -(-_count(shapes[0]) // result.numel())) + 4
+    if short == "avg_pool2d_backward":  # of as many windows as reach an element, and a division
+        return _count(args[2]) ** (1 if len(args[2]) > 1 else 2) + 1
     return whole
 
 
@@ -159,6 +164,8 @@ class Bounds(TorchDispatchMode):
             return self._moved(func, short, args, kwargs)
         if short in SUMS:
             return self._summed(func, short, args, kwargs)
+        if short == "convolution_backward":
+            return self._convolution_backward(func, args, kwargs)
         pointwise = torch.Tag.pointwise in func.tags
         if short not in fused.PRIMITIVE and func in decomposition_table:
             if not (pointwise and short in EXACT):
@@ -198,9 +205,16 @@ class Bounds(TorchDispatchMode):
 
     def _created(self, func, args, kwargs):
         result = func(*args, **kwargs)
+        typed = any(a.name == "dtype" for a in func._schema.arguments)
+        if typed and is_real(result) and result.dtype != torch.float64:
+            # what no type is said for is of the default one: a number in it would be rounded here
+            result = func(*args, **{**kwargs, "dtype": torch.float64})
+        unit = self.unit if _short(func) in ("div", "linspace") else 0.0
+        if any(type(a) is float for a in (*args, *kwargs.values())):
+            unit = max(unit, self.numbers)
         for t in _flat(result):
             if is_real(t):
-                _with(t, t.abs() * (self.unit if _short(func) in ("div", "linspace") else 0.0))
+                _with(t, t.abs() * unit)
         return result
 
     def _moved(self, func, short, args, kwargs):
@@ -245,6 +259,22 @@ class Bounds(TorchDispatchMode):
         error = more + gamma(count + extra, self.unit) * (terms + more)
         error = error + gamma(count, U[torch.float64]) * terms + count * self.tiny
         return _with(result, error)
+
+    def _convolution_backward(self, func, args, kwargs):
+        """Three sums of products; an element of each has at most as many as a place of the gradient
+        has weights, or a channel of it places.
+        """
+        result = func(*args, **kwargs)
+        terms = func(*_each(args, lambda a: a.abs() if is_real(a) else a), **kwargs)
+        grown = func(*_each(args, lambda a: a.abs() + error_of(a) if is_real(a) else a), **kwargs)
+        grad, _input, weight = args[:3]
+        count = max(weight.numel(), grad.numel() // max(1, grad.shape[1])) + 1
+        lost = gamma(count, self.unit) + gamma(count, U[torch.float64])
+        for t, absolute, more in zip(result, terms, grown):
+            if is_real(t):
+                away = (more - absolute).clamp_min(0)
+                _with(t, away + lost * (absolute + away) + count * self.tiny)
+        return result
 
     def _pointwise(self, func, short, args, kwargs):
         result = func(*args, **kwargs)

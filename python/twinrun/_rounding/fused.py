@@ -122,7 +122,35 @@ def addcdiv(x, one, two, *, value=1):
     return x + value * (one / two)
 
 
+def _adam(decoupled):
+    """Adam over lists, as one call. decoupled: weights decay apart from the gradient (AdamW)."""
+
+    def step(params, grads, means, squares, largest, steps, *, lr, beta1, beta2, **more):
+        if more["amsgrad"] or more.get("grad_scale") is not None:
+            raise NotImplementedError("a largest square, or gradients that are scaled")
+        decay, eps, found = more["weight_decay"], more["eps"], ([], [], [], [])
+        lr = float(lr)
+        for param, grad, mean, square, count in zip(params, grads, means, squares, steps):
+            used = -grad if more["maximize"] else grad
+            if decay and decoupled:
+                param = param * (1 - lr * decay)
+            elif decay:
+                used = used + param * decay
+            mean = mean + (1 - beta1) * (used - mean)
+            square = square * beta2 + (1 - beta2) * (used * used)
+            first, second = 1 - beta1 ** float(count), 1 - beta2 ** float(count)
+            root = square.sqrt() / math.sqrt(second) + eps
+            made = param - (lr / first) * (mean / root), grad * 1, mean, square
+            for kept, value in zip(found, made):
+                kept.append(value)
+        return (*found, [t * 1 for t in largest])
+
+    return step
+
+
 OWN = {
+    "_fused_adam": _adam(False),
+    "_fused_adamw": _adam(True),
     "_scaled_dot_product_flash_attention_for_cpu": attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "_scaled_dot_product_attention_math": attention_math,

@@ -20,7 +20,20 @@ class Broken(Exception):
 class Value:
     """One tensor at one moment. maker: an Operation, or None: it was there before."""
 
-    __slots__ = ("maker", "slot", "data", "readers", "exact", "error", "number", "match", "weak")
+    __slots__ = (
+        "maker",
+        "slot",
+        "data",
+        "readers",
+        "exact",
+        "error",
+        "number",
+        "match",
+        "weak",
+        "part",
+        "lead",
+        "rank",
+    )
 
     def __init__(self, maker, slot, data, number):
         self.maker, self.slot, self.data, self.number = maker, slot, data, number
@@ -28,12 +41,35 @@ class Value:
         self.exact = self.error = None  # in float64: the value, and how far it may be wrong
         self.match = None  # the value of the other arm that is the same quantity
         self.weak = False  # so ill-conditioned that a match says nothing
+        self.part = None  # a value of an arm with other ranks that this is a part of, or made of
+        self.lead = False  # of a rank: what it adds to, or a multiple of a part; lawful on the way
+        self.rank = 0
 
 
 class Operation:
     """One call. args and kwargs hold a Value where a tensor stood."""
 
-    __slots__ = ("name", "args", "kwargs", "outs", "inputs", "scope", "site", "number", "where")
+    __slots__ = (
+        "name",
+        "args",
+        "kwargs",
+        "outs",
+        "inputs",
+        "scope",
+        "site",
+        "number",
+        "line",  # of operations.jsonl, from 1; 0: none
+        "rank",
+        "members",  # of a collective: its ranks; else None
+        "root",
+        "shares",  # of a collective: what each member gives
+    )
+
+    def __init__(self, name, scope, site, number, line=0):
+        self.name, self.scope, self.site, self.number = name, scope, site, number
+        self.line = line
+        self.args, self.kwargs, self.outs, self.inputs = [], {}, [], []
+        self.rank, self.members, self.root, self.shares = 0, None, None, None
 
 
 class Recording:
@@ -44,17 +80,19 @@ class Recording:
         self.storages = {}  # number -> list of (place, Value), the last write last
         self.versions = {}
         self.assembled = {}
+        self.collectives = []
+        self.ranks, self.alone = 1, None
         self.gap = None  # why something is missing; None: whole
         with open(os.path.join(folder, "values.bin"), "rb") as file:
             self.raw = file.read()
         ended = False
         with open(os.path.join(folder, "operations.jsonl"), encoding="utf-8") as file:
-            for text in file:
+            for at, text in enumerate(file, 1):
                 line = json.loads(text)
                 if "end" in line:
                     ended, self.gap = True, line["end"] or None
                     break
-                self._take(line)
+                self._take(line, at)
         if not ended:
             self.gap = "the recording has no end: the job was stopped in its first step"
 
@@ -115,11 +153,9 @@ class Recording:
         parts = writes[first:]
         if any(w["type"] != place["type"] for w, _v in parts):
             raise Broken("memory of one type is read as another")
-        op = Operation()
-        op.name, op.kwargs = "assemble", {}
+        op = Operation("assemble", "", "", len(self.operations))
         op.inputs = [v for _w, v in parts]
         op.args = [[(_geometry(w), v) for w, v in parts], place, parts[0][0]["elements"]]
-        op.number, op.scope, op.site = len(self.operations), "", ""
         data = assemble(op.args, lambda v: v.data)
         op.outs = [self._new(op, 0, data)]
         for v in op.inputs:
@@ -144,10 +180,19 @@ class Recording:
         found.append(made)
         return made
 
-    def _take(self, line):
-        op = Operation()
-        op.name, op.inputs = line["op"], []
-        op.scope, op.site = line["scope"], line["site"]
+    def _take(self, line, at):
+        if "arrived" in line:
+            self._made(self.collectives[line["arrived"]], line["slot"], line["place"])
+            return
+        op = Operation(line["op"], line["scope"], line["site"], 0, at)
+        if "collective" in line:
+            for value in line["inputs"]:
+                self._argument(value, op.inputs)
+            op.members, op.root = line["members"], line["root"]
+            op.number = len(self.operations)
+            self.operations.append(op)
+            self.collectives.append(op)
+            return
         try:
             op.args = self._argument(line["args"], op.inputs)
             op.kwargs = {k: self._argument(v, op.inputs) for k, v in line["kwargs"].items()}
@@ -159,17 +204,20 @@ class Recording:
         self.operations.append(op)
         op.outs = []
         for slot, place in enumerate(line["outs"]):
-            if "opaque" in place:
-                raise Broken("a tensor of type %s" % place["opaque"])
-            value = self._new(op, slot, self._load(place["v"], place["type"], place["shape"]))
-            op.outs.append(value)
-            self.storages.setdefault(place["s"], []).append((place, value))
-            self.versions[place["s"]] = self.versions.get(place["s"], 0) + 1
+            self._made(op, slot, place)
         # what only asks for a shape does not read: a loss is read by nobody but the begin of its
         # backward, which fills its shape with ones
         if not op.name.split(".")[1].endswith("_like"):
             for value in op.inputs:
                 value.readers.append(op)
+
+    def _made(self, op, slot, place):
+        if "opaque" in place:
+            raise Broken("a tensor of type %s" % place["opaque"])
+        value = self._new(op, slot, self._load(place["v"], place["type"], place["shape"]))
+        op.outs.append(value)
+        self.storages.setdefault(place["s"], []).append((place, value))
+        self.versions[place["s"]] = self.versions.get(place["s"], 0) + 1
 
     def _without_memory(self, line, op):
         """Arguments of an operation that only fills memory: what was there before means nothing."""

@@ -10,6 +10,7 @@ import sys
 
 import common
 import curves
+import mirror
 import runs
 import to_mlflow
 import to_openlineage
@@ -34,7 +35,10 @@ def tell(**words):
 def main():
     with open(sys.argv[1], encoding="utf-8") as f:
         request = json.load(f)
-    failed = import_curves(request) if "from" in request else export(request)
+    if "mirror" in request:
+        failed = mirror_models(request)
+    else:
+        failed = import_curves(request) if "from" in request else export(request)
     tell(done=True)
     return 1 if failed else 0
 
@@ -47,6 +51,18 @@ def import_curves(request):
         return True
     except UNLIKE as error:
         tell(said="%s gave what it should not: %r" % (request["from"], error))
+        return True
+    return False
+
+
+def mirror_models(request):
+    try:
+        tell(result=mirror.run(request, lambda text: tell(progress=text)))
+    except common.Trouble as error:
+        tell(said=str(error))
+        return True
+    except UNLIKE as error:
+        tell(said="MLflow gave what it should not: %r" % error)
         return True
     return False
 
