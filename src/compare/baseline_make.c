@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* The room of all processes together, and what one entry of each kind takes of it as text. It is
  * room in the file: a name, a number and a bucket of a sketch have about so many characters. */
@@ -526,11 +525,8 @@ static int make_processes(struct maker *m, struct tw_side *side, size_t n, struc
 static void describe_baseline(struct tw_cmp *c, struct twin_baseline *b, const struct twin_run *r,
                               size_t n, const char *version)
 {
-    time_t now = time(NULL);
-    struct tm utc;
-    char made[32] = "";
-    if (gmtime_r(&now, &utc))
-        strftime(made, sizeof made, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    char made[32];
+    tw_utc_time(tw_realtime_ns(), false, made);
     b->twinrun = tw_cmp_copy(c, version);
     b->made = tw_cmp_copy(c, made);
     b->runs = n;

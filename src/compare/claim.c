@@ -120,10 +120,13 @@ json_t *tw_claim_rules(const struct tw_cmp *c, const struct tw_scan *s)
 {
     json_t *list = json_array();
     tw_claim_append(&list, json_string("idle-generators"));
+    tw_claim_append(&list, json_string("set-generators"));
     if (c->o->arms)
         tw_claim_append(&list, json_string("insertions"));
     if (s->weights_only)
         tw_claim_append(&list, json_string("only-weights"));
+    if (s->pair->b->as)
+        tw_claim_append(&list, json_string("ranks-by-role"));
     if (s->added_up)
         tw_claim_append(&list, json_string("parts-of-ranks"));
     if (s->recut)

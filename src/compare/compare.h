@@ -56,6 +56,7 @@ struct twin_finding {
     enum twin_role role;
     uint32_t step_a, step_b; /* equal unless arms are shifted */
     int32_t rank;
+    char *seat;    /* the rank's place in the job's mesh, "pp 1, dp 0"; NULL: not known */
     char *process; /* "main", "loader worker 0" */
     enum twin_phase phase;
     enum twin_kind kind;
@@ -342,6 +343,7 @@ struct twin_verdict {
     size_t note_count;
     struct twin_rank_order *order;      /* NULL: one rank, or no rank's records differ */
     struct twin_transplant *transplant; /* NULL: none */
+    char *rounding;                     /* what --explain rounding found, JSON; NULL: not asked */
     enum twin_replay replay;            /* of the zoom's suspect */
     struct twin_rule_use *rules;
     size_t rule_count; /* of the tolerance file, in its order */
@@ -378,11 +380,20 @@ bool twin_compare_glance(const struct twin_run *a, const struct twin_run *b,
                          struct twin_glance *out);
 /* How much a comparison of these runs has to read. */
 uint64_t twin_compare_bytes(const struct twin_run *const *runs, size_t n);
-/* Within one run: do its ranks hold equal weights that something (DistributedDataParallel) keeps
- * equal? *texts: *count sentences, malloc'ed each and as a list, none where no rank noted that it
- * holds such weights; with equal_too also of those that are equal. TWIN_ENOMEM, TWIN_EIO. */
+/* Within one run: do its ranks hold equal weights that something keeps equal
+ * (DistributedDataParallel, placements of DTensor)? *texts: *count sentences, malloc'ed each and as
+ * a list, none where no rank noted that it holds such weights; with equal_too also of those that
+ * are equal. TWIN_ENOMEM, TWIN_EIO. */
 int twin_compare_replicas(const struct twin_run *run, bool equal_too, char ***texts, size_t *count,
                           struct twin_error *err);
+/* With how many threads of PyTorch each rank of a run computed, in the order of ranks. */
+struct twin_rank_threads {
+    int32_t rank;
+    uint32_t threads;
+};
+/* False, and no list: a rank that has a trace did not tell it, told several numbers, or told them
+ * of several processes otherwise; or there is no memory. *out goes to tw_free(). */
+bool twin_run_threads(const struct twin_run *run, struct twin_rank_threads **out, size_t *count);
 /* Compares runs[1..] with runs[0]. */
 int twin_compare(const struct twin_run *const *runs, size_t n, const struct twin_compare_options *o,
                  struct twin_verdict **out, struct twin_error *err);

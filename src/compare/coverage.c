@@ -433,7 +433,7 @@ void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side)
         for (size_t g = 0; twin_trace_gap(p->trace, g, &step, &dropped) && v->gap_count < 1000;
              g++) {
             struct twin_gap_range *last = v->gap_count ? &v->gaps[v->gap_count - 1] : NULL;
-            if (g > 0 && last && last->rank == p->rank && last->last_step + 1 >= step) {
+            if (g > 0 && last && last->rank == p->own_rank && last->last_step + 1 >= step) {
                 last->last_step = step;
                 last->records += dropped;
                 continue;
@@ -445,7 +445,7 @@ void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side)
                 break;
             }
             v->gaps = grown;
-            v->gaps[v->gap_count++] = (struct twin_gap_range){p->rank, step, step, dropped};
+            v->gaps[v->gap_count++] = (struct twin_gap_range){p->own_rank, step, step, dropped};
         }
     }
     if (run->wall_s > 0 && !(hooks_ns / 1e9 / run->wall_s <= v->overhead_ratio))

@@ -77,7 +77,7 @@ static size_t function_length(const char *name, bool *first_part)
 {
     const char *bracket = strchr(name, '[');
     *first_part = !bracket || strcmp(bracket, "[0]") == 0;
-    return bracket ? (size_t)(bracket - name) : strlen(name);
+    return bracket ? (size_t)(bracket - name) : tw_mpi_name_length(name);
 }
 
 /* Does the communicator have one name on all of its ranks, and no other one the same? Those of
@@ -188,7 +188,7 @@ static bool is_message(struct reading *r, const char *name, const char *scope, c
     const char *tag = peer ? strstr(peer, ", tag ") : NULL;
     if (!tag || (k->kind == TWIN_KIND_IN) != (to != NULL))
         return false;
-    const int32_t other = (int32_t)strtol(peer, NULL, 10), own = r->t->proc->rank;
+    const int32_t other = (int32_t)strtol(peer, NULL, 10), own = r->t->proc->own_rank;
     const int32_t sender = to ? own : other, receiver = to ? other : own;
     k->follow = MESSAGE;
     k->channel = channel_of(
@@ -212,25 +212,6 @@ static void is_collective(struct reading *r, const char *name, const char *scope
                 r, tw_cmp_text(r->c, "c %s %s %s", followed[i].name, scope, members), false, -1,
                 followed[i].name, scope);
         }
-}
-
-/*
- * Which ranks a group of torch.distributed has, as this process says ("0,2"; "": it does not). Each
- * rank counts its groups for itself, so one name may mean two groups. NULL: of this name it had
- * several.
- */
-static const char *members_of(const struct tw_proc *p, const char *scope)
-{
-    const char *key, *value, *found = "";
-    const size_t length = strlen(scope);
-    for (size_t i = 0; twin_trace_note(p->trace, i, &key, &value); i++) {
-        if (strcmp(key, "group") != 0 || strncmp(value, scope, length) != 0 || value[length] != ' ')
-            continue;
-        if (*found && strcmp(found, value + length + 1) != 0)
-            return NULL;
-        found = value + length + 1;
-    }
-    return found;
 }
 
 /* Looks at a series once. NULL: no memory. */
@@ -264,7 +245,7 @@ static struct known *known_of(struct reading *r, uint32_t id)
     if (!mpi && !*scope) /* PyTorch's name for the group of all ranks, which need not be given */
         scope = "0";
     if (!mpi && strcmp(scope, "0") != 0)
-        members = members_of(r->t->proc, scope);
+        members = tw_group_members(r->t->proc, scope);
     if (members && name_is_shared(scope, mpi) && !is_message(r, name, scope, members, k))
         is_collective(r, name, scope, members, op, k);
     if (k->follow != NOT_FOLLOWED && k->channel == UINT32_MAX)

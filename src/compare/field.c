@@ -383,6 +383,55 @@ static void overlap(const struct tw_pair *pairs, size_t count, const struct twin
         *end = o->steps;
 }
 
+/* All steps of one pair. Each trace is gone through once, and thousands of them need neither a
+ * descriptor nor memory at the same time. */
+static int look_at_pair(struct making *m, const struct tw_pair *p, struct twin_error *err)
+{
+    int rc = 0;
+    for (uint32_t column = 0; rc == 0 && column < m->f->steps; column++)
+        if (m->f->step[column] <= p->a->info->steps)
+            rc = look_at_step(m, p, column, err);
+    twin_trace_rest(p->a->trace);
+    twin_trace_rest(p->b->trace);
+    return rc;
+}
+
+/* False: the hashes of all steps were compared, and are equal. */
+static bool may_differ(const struct tw_pair *p, int64_t shift)
+{
+    bool found = false;
+    uint32_t step;
+    uint64_t compared = 0;
+    const int rc = twin_trace_first_difference(p->a->trace, p->b->trace, shift, 0, UINT32_MAX,
+                                               &found, &step, &compared, NULL);
+    twin_trace_rest(p->a->trace);
+    twin_trace_rest(p->b->trace);
+    return rc != 0 || found || compared < p->a->info->steps;
+}
+
+/* Rank after rank. Of more rows than are kept those that come first are: so the ranks that may
+ * differ come before the others. */
+static int look_at_pairs(struct making *m, const struct tw_pair *pairs, size_t count, bool too_many,
+                         struct twin_error *err)
+{
+    bool *later = tw_calloc(count + 1, sizeof *later);
+    if (!later)
+        return tw_no_memory(err, "for the order of ranks");
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        if (pairs[i].auxiliary)
+            continue;
+        later[i] = too_many && !may_differ(&pairs[i], m->c->o->shift);
+        if (!later[i])
+            rc = look_at_pair(m, &pairs[i], err);
+    }
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        if (later[i])
+            rc = look_at_pair(m, &pairs[i], err);
+    tw_free(later);
+    return rc;
+}
+
 /* Chooses the steps, looks at each in every pair of processes, and makes the matrix. Runs with
  * different numbers of ranks get no rows. */
 static int make_field(struct making *m, const struct tw_side *sa, const struct tw_side *sb,
@@ -390,17 +439,14 @@ static int make_field(struct making *m, const struct tw_side *sa, const struct t
                       struct twin_error *err)
 {
     uint64_t first, end;
-    int rc = 0;
     overlap(pairs, count, m->c->o, from, &first, &end);
     if (sa->world != sb->world || end <= first)
         return 0;
-    size_t most = cells / usual_rows(pairs, count);
+    const size_t rows = usual_rows(pairs, count);
+    const size_t most = cells / rows;
     if (!choose_steps(m->f, first, end - 1, from, most > LEAST_STEPS ? most : LEAST_STEPS))
         return tw_no_memory(err, "choosing steps");
-    for (uint32_t column = 0; rc == 0 && column < m->f->steps; column++)
-        for (size_t i = 0; rc == 0 && i < count; i++)
-            if (!pairs[i].auxiliary && m->f->step[column] <= pairs[i].a->info->steps)
-                rc = look_at_step(m, &pairs[i], column, err);
+    const int rc = look_at_pairs(m, pairs, count, rows > ROWS, err);
     return rc ? twin_error_set(err, rc, "out of memory comparing every tensor of every step")
               : assemble_cells(m, cells, err);
 }

@@ -51,6 +51,7 @@ void tw_finding_set(struct tw_cmp *c, char **field, char *owned)
 
 void tw_finding_clear(struct twin_finding *f)
 {
+    tw_free(f->seat);
     tw_free(f->process);
     tw_free(f->layer);
     tw_free(f->name);
@@ -96,8 +97,8 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
     copy->op = blank.op;
     copy->site = blank.site;
     copy->text = blank.text;
-    copy->between[0] = copy->between[1] = copy->zoom[0] = copy->zoom[1] = copy->record =
-        copy->record_scope = NULL;
+    copy->seat = copy->between[0] = copy->between[1] = copy->zoom[0] = copy->zoom[1] =
+        copy->record = copy->record_scope = NULL;
     tw_finding_set(c, &copy->process, tw_cmp_copy(c, f->process));
     tw_finding_set(c, &copy->layer, tw_cmp_copy(c, f->layer));
     tw_finding_set(c, &copy->name, tw_cmp_copy(c, f->name));
@@ -109,6 +110,7 @@ struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding
         set_copy(c, &copy->between[i], f->between[i]);
         set_copy(c, &copy->zoom[i], f->zoom[i]);
     }
+    set_copy(c, &copy->seat, f->seat);
     set_copy(c, &copy->record, f->record);
     set_copy(c, &copy->record_scope, f->record_scope);
     return copy;

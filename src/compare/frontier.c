@@ -244,7 +244,7 @@ static bool take_ranks(struct frontier *w, struct tw_scan *scans, size_t n, int3
         if (p->auxiliary)
             continue;
         const int32_t rank = p->a->rank;
-        if (rank < 0 || rank >= world || w->talker_of_rank[rank] || rank != p->b->rank ||
+        if (rank < 0 || rank >= world || w->talker_of_rank[rank] || rank != p->b->own_rank ||
             scans[i].weights_only)
             return false;
         const size_t t = w->side[0].x.talkers++;

@@ -51,6 +51,7 @@ struct tw_cmp {
     size_t run_a, run_b;           /* the same as numbers from 0 */
     bool weights_alone;            /* tw_weights_alone() of the two */
     bool failed_a, failed_b;       /* did these two fail? */
+    bool states_given;             /* generators of the second were set by us, not by the job */
     struct tw_claims claims;
     struct tw_clock *clock; /* the clock experiment; NULL: none was made */
     const char *zoom[2];    /* while a zoom pair is judged: the names of its folders */
@@ -131,11 +132,17 @@ struct tw_proc {
     const struct twin_trace_info *info;
     const char *path;             /* owned by the run */
     const struct tw_facts *facts; /* of its run: names of checkpoints carry them */
-    int32_t rank;
-    uint32_t attempt;      /* of a launcher that starts its ranks again; the first is 0 */
-    size_t ordinal;        /* among processes of equal rank and role, by start time */
-    size_t run;            /* which of the runs it belongs to */
-    bool taken;            /* matched with a process of the other run */
+    /* As compared: own_rank, but in the second of two runs whose launchers numbered the places of
+     * one mesh otherwise the number that its place has in the first one (roles.c). */
+    int32_t rank, own_rank;
+    /* with such runs: rank of the first run by own_rank, of both; NULL: numbers are as they are */
+    const int32_t *as;
+    size_t as_ranks;
+    const char *seat; /* its place in the mesh, "pp 1, dp 0"; NULL: not known. Owned by a side */
+    uint32_t attempt; /* of a launcher that starts its ranks again; the first is 0 */
+    size_t ordinal;   /* among processes of equal rank and role, by start time */
+    size_t run;       /* which of the runs it belongs to */
+    bool taken;       /* matched with a process of the other run */
     uint64_t *key, *token; /* per series id, filled on demand; 0 = not yet */
     /* where parts of tensors lie, per series id (shards.c), filled on demand; owned by the trace */
     const char **place;
@@ -155,6 +162,11 @@ struct tw_side {
     uint32_t attempts; /* the last attempt of any process */
     bool closed;       /* every trace of the last attempt was ended in an orderly way */
     bool damaged;      /* a trace could not be opened, or has lost everything */
+    int32_t *as;       /* what its processes' `as` points to */
+    /* why they are compared by number though a run declares a mesh; NULL: no reason to say so */
+    char *by_number;
+    char **seat; /* what their `seat` points to, by rank */
+    size_t seats;
 };
 
 struct tw_pair {
@@ -195,6 +207,19 @@ bool tw_proc_computes(struct tw_proc *p);
 bool tw_pair_steps(const struct tw_pair *p);
 bool tw_side_stopped(const struct tw_side *s); /* by us: only the overlap counts */
 bool tw_side_failed(const struct tw_side *s);  /* non-zero exit, signal, or never started */
+
+/* ---- roles.c: ranks by their place in the mesh that both runs declare. Renumbers b's where its
+ * launcher numbered them otherwise, and a note says that; b->by_number says why not. 0 or
+ * TWIN_ENOMEM. */
+int tw_roles_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b);
+void tw_roles_forget(struct tw_side *s); /* frees what it gave a side */
+/* ---- role_names.c: names of a record with the ranks in them renumbered, of a process with `as`;
+ * malloc'ed. False: no memory. */
+bool tw_names_by_role(const struct tw_proc *p, const char *name, const char *scope, char **name_out,
+                      char **scope_out);
+/* Which ranks a group of torch.distributed has, as its process says: "0,2"; "": it does not. NULL:
+ * of this name it had several. */
+const char *tw_group_members(const struct tw_proc *p, const char *scope);
 
 /* ---- view.c: the records of a few steps of one process, in a compact form */
 struct tw_rec {
@@ -487,6 +512,9 @@ int tw_numbers_tell(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
 
 /* Is it one, of a call of that name? */
 bool tw_is_mpi(uint8_t phase, const char *name);
+/* The length of the name of a collective without the "_c" of calls with large counts:
+ * MPI_Allreduce_c is the same collective as MPI_Allreduce. */
+size_t tw_mpi_name_length(const char *name);
 /* Is it what a rank gave to others, or got in a message? It was made elsewhere. */
 bool tw_is_given(uint8_t phase, uint8_t kind, const char *name);
 /* Which of the ranks that diverge in one step comes first: 0 what a rank gave, 1 what came out of a
@@ -593,6 +621,11 @@ size_t tw_pairs_counted(const struct twin_compare_options *o, size_t n);
 /* Puts the numbers into the verdict, with what was compared between them; a reason where the runs
  * do not have the ranks that they were to have. */
 void tw_ranks_as_asked(struct tw_cmp *c, const struct tw_side *side, size_t n);
+
+/* ---- thread_counts.c: notes of pairs whose processes told other numbers of PyTorch's threads.
+ * differs: something differs between the two runs. Notes only: no cause, no finding. */
+void tw_thread_counts(struct tw_cmp *c, const struct tw_side *a, const struct tw_pair *pairs,
+                      size_t n, bool differs);
 
 /* ---- worlds.c: arms of different world size, or whose ranks hold other parts of weights */
 /* Are the two sides such arms? Then ranks cannot be compared one by one. */
@@ -780,6 +813,8 @@ bool tw_facts_load(const struct twin_run *run, struct tw_facts *out); /* false: 
  * memory. */
 bool tw_facts_options(const struct twin_run *run, const struct twin_run *other,
                       struct tw_facts *out);
+/* One more id that means this run, such as its number in a queue. False: no memory. */
+bool tw_facts_add_id(struct tw_facts *f, long id);
 void tw_facts_free(struct tw_facts *f);
 bool tw_facts_has_id(const struct tw_facts *f, long id);
 bool tw_facts_near_id(const struct tw_facts *f, long id);           /* made during the run */

@@ -26,6 +26,11 @@ bool tw_is_mpi(uint8_t phase, const char *name)
     return phase == TWIN_PHASE_COLLECTIVE && strncmp(name, "MPI_", 4) == 0;
 }
 
+size_t tw_mpi_name_length(const char *name)
+{
+    return strlen(name) - (tw_starts(name, "MPI_") && tw_ends(name, "_c") ? 2 : 0);
+}
+
 /* "rank 2, tag 7" in "MPI_Recv from rank 2, tag 7"; NULL: nothing that one rank received of one. */
 static const char *sender_in(const char *name)
 {

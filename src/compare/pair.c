@@ -15,6 +15,7 @@
 #include "phrase.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* The scans of all pairs of processes; the array is owned by this struct. */
 struct scans {
@@ -125,6 +126,9 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
 {
     struct twin_finding *f = best->origins.n ? &best->origins.f[0] : NULL;
     bool seen = false, differs = false;
+    /* what the job's own callbacks made of a result is no reduction's doing (distributed.py) */
+    if (f && strstr(f->name, ", behind callbacks"))
+        return;
     if (!f || world < 2 || tw_is_written(f->phase, f->kind) || tw_is_mpi(f->phase, f->name) ||
         (f->kind != TWIN_KIND_GRADIENT && f->phase != TWIN_PHASE_COLLECTIVE))
         return;
@@ -397,6 +401,8 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     if (!scans->s)
         return tw_no_memory(err, "comparing two runs");
     const bool alone = tw_weights_alone(c, a, b);
+    if (!alone && b->by_number)
+        tw_cmp_note(c, "ranks are compared by their numbers: %s", b->by_number);
     const bool cut = alone && (tw_side_has_shards(a) || tw_side_has_shards(b));
     static const char whole[] = "rank 0's weights";
     static const char parts[] = "rank 0's weights, and those that the ranks hold parts of,";
@@ -447,6 +453,16 @@ static void count_steps(const struct scans *scans, struct tw_pair_result *r)
     }
 }
 
+/* Adds to findings where their ranks stand in the mesh of the first run. */
+static void name_seats(struct tw_cmp *c, const struct tw_side *a, struct tw_findings *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        struct twin_finding *f = &list->f[i];
+        if (a->seat && !f->seat && f->rank >= 0 && (size_t)f->rank < a->seats)
+            f->seat = tw_cmp_copy(c, a->seat[f->rank]);
+    }
+}
+
 /* Ranks that were started again are not mixed with those before them, and that is said. */
 static void say_attempts(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
 {
@@ -483,8 +499,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     snprintf(c->label_b, sizeof c->label_b, "run %zu", b->index + 1);
     c->run_a = a->index;
     c->run_b = b->index;
-    c->weights_alone = tw_weights_alone(c, a, b);
     int rc = tw_side_match(c, a, b, &pairs, &n);
+    c->weights_alone = tw_weights_alone(c, a, b); /* asks by the ranks' roles */
     if (rc == 0)
         rc = tw_chain(c, a, b, &pairs, &n, &place, err);
     if (rc == 0)
@@ -556,6 +572,9 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     last_resort(c, a, b, &scans, r);
     take_orders(c, &scans, r);
     take_insertions(c, &scans, r);
+    tw_thread_counts(c, a, pairs, n, r->differs);
+    name_seats(c, a, &r->origins);
+    name_seats(c, a, &r->benign);
 out:
     tw_frontier_free(&frontier);
     scans_free(&scans);

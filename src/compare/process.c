@@ -106,10 +106,13 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
                           .path = path,
                           .facts = side->facts,
                           .rank = info->rank,
+                          .own_rank = info->rank,
                           .attempt = twin_trace_attempt(t),
                           .run = side->index};
     if (p->attempt > side->attempts)
         side->attempts = p->attempt;
+    const char *queued = twin_trace_note_of(t, TW_NOTE_QUEUED);
+    *no_memory |= queued && !tw_facts_add_id(side->facts, strtol(queued, NULL, 10));
     tw_say_damage(c, p);
     if (info->lost > 0)
         tw_cmp_unseen(c,
@@ -164,6 +167,7 @@ int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, str
 
 void tw_side_close(struct tw_side *side)
 {
+    tw_roles_forget(side);
     for (size_t i = 0; side->proc && i < side->count; i++) {
         twin_trace_close(side->proc[i].trace);
         tw_free(side->proc[i].key);
@@ -344,6 +348,8 @@ int tw_side_match(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct
     size_t room = 0;
     *pairs = NULL;
     *count = 0;
+    if (tw_roles_match(c, a, b) != 0)
+        return TWIN_ENOMEM;
     for (size_t i = 0; i < a->count; i++)
         a->proc[i].taken = false;
     for (size_t i = 0; i < b->count; i++)

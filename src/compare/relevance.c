@@ -4,8 +4,9 @@
  * decodes, and tw_only_insertions() for steps of arms.
  *
  * A generator's state means nothing until somebody draws from it, so a state that nobody uses is
- * taken out. And of two arms that ought to compute the same, one may look in between (evaluate,
- * save) where the other does not, as long as nothing that both computed is touched by it.
+ * taken out, and so is the first one, where the job sets another before anything that was drawn is
+ * seen. And of two arms that ought to compute the same, one may look in between (evaluate, save)
+ * where the other does not, as long as nothing that both computed is touched by it.
  */
 #include "internal.h"
 
@@ -20,6 +21,7 @@ struct idle {
     const struct tw_view *a, *b, *before_a, *before_b;
     const struct tw_stepdiff *d;
     bool torch_counts;
+    bool only_states; /* nothing but states of generators differs in the step */
     size_t dropped;
 };
 
@@ -98,6 +100,43 @@ static const struct tw_rec *last_state(const struct tw_view *v, const char *name
 }
 
 /*
+ * Of the state with which the agent found a generator, before its first step (phase init, by nobody
+ * and nowhere): what it recorded of it next, if user code had moved it until then; else NULL.
+ */
+static const struct tw_rec *moved_from_start(const struct tw_view *v, size_t i)
+{
+    const struct tw_rec *r = &v->rec[i];
+    const char *name = tw_rec_name(v, r);
+    if (r->phase != TWIN_PHASE_INIT || tw_rec_op(v, r)[0] || tw_rec_scope(v, r)[0])
+        return NULL;
+    while (++i < v->count) {
+        const struct tw_rec *next = &v->rec[i];
+        if (next->kind != TWIN_KIND_STATE || strcmp(tw_rec_name(v, next), name) != 0)
+            continue;
+        const bool by_code = next->phase == TWIN_PHASE_RNG &&
+                             strcmp(tw_rec_op(v, next), "user code") == 0 &&
+                             next->thread == r->thread;
+        return by_code && !(next->flags & TWIN_REC_UNOBSERVED) ? next : NULL;
+    }
+    return NULL;
+}
+
+/*
+ * Do the runs find this generator in two states, and agree from the next one on, and in all else
+ * that the step recorded? So it is where a job seeds, or restores a state, behind its first record.
+ * What it drew before that would show in what else it recorded.
+ */
+static bool is_set_again(const struct idle *idle, const struct tw_diff *d)
+{
+    if (idle->c->states_given || !idle->only_states)
+        return false;
+    const struct tw_rec *a = moved_from_start(idle->a, d->a);
+    const struct tw_rec *b = moved_from_start(idle->b, d->b);
+    return a && b && a->content == b->content && a->digest.a == b->digest.a &&
+           a->digest.b == b->digest.b;
+}
+
+/*
  * Did the states differ at the end of the step before? Then that was told, or counted, in an
  * earlier step.
  */
@@ -124,7 +163,8 @@ static bool is_idle(const struct tw_diff *d, void *user)
         return false;
     if (idle->torch_counts && tw_starts(name, "torch"))
         return false;
-    if (drawn_from(idle, name))
+    const bool set = is_set_again(idle, d);
+    if (!set && drawn_from(idle, name))
         return false;
     if (idle->a->dropped + idle->b->dropped + idle->before_a->dropped + idle->before_b->dropped > 0)
         tw_cmp_unseen(idle->c,
@@ -134,7 +174,10 @@ static bool is_idle(const struct tw_diff *d, void *user)
     /* In a zoom pair nobody is told: what the verdict says of generators is about the runs. */
     if (!idle->c->o->arms && !idle->c->zoom[0] && !differed_before(idle, name))
         tw_cmp_note(idle->c,
-                    "generator %s differs too, but nothing was seen to draw from it: not counted",
+                    set ? "generator %s differs at the start, and agrees after user code moved it, "
+                          "as all else of that step does: not counted"
+                        : "generator %s differs too, but nothing was seen to draw from it: not "
+                          "counted",
                     name);
     idle->dropped++;
     return true;
@@ -155,7 +198,8 @@ int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_vie
                         .before_a = &before_a,
                         .before_b = &before_b,
                         .d = d,
-                        .torch_counts = torch_counts};
+                        .torch_counts = torch_counts,
+                        .only_states = true};
     bool states = false;
     int rc = 0;
     *dropped = 0;
@@ -163,6 +207,7 @@ int tw_drop_idle(struct tw_cmp *c, const struct tw_view *va, const struct tw_vie
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d->d[i], va, vb, &v);
         states |= r->kind == TWIN_KIND_STATE && d->d[i].type == TWIN_FINDING_VALUE;
+        idle.only_states &= r->kind == TWIN_KIND_STATE;
         idle.torch_counts |= r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT;
     }
     if (!states)

@@ -247,7 +247,7 @@ static void take_note(struct groups *l, struct tw_proc *p, const char *text)
     struct tw_replica *g = group_of(l, &h, p->attempt);
     if (!g)
         g = new_group(l, p, &h);
-    struct tw_replica_member *m = g ? member_of(g, p->rank) : NULL;
+    struct tw_replica_member *m = g ? member_of(g, p->own_rank) : NULL;
     if (!m || m->proc == p)
         return;
     m->several |= m->proc != NULL;
@@ -266,7 +266,7 @@ static void take_limit(struct groups *l, struct tw_proc *p, const char *text, bo
     take_line(text, &scope, &scope_bytes);
     for (size_t i = 0; i < l->n; i++) {
         struct tw_replica *g = &l->g[i];
-        struct tw_replica_member *m = member_of(g, p->rank);
+        struct tw_replica_member *m = member_of(g, p->own_rank);
         if (!m || g->attempt != p->attempt || !is_text(g->ranks, ranks, ranks_bytes) ||
             !is_text(g->scope, scope, scope_bytes))
             continue;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Within one run: do the ranks hold equal weights that DistributedDataParallel keeps equal? Two
- * runs may agree in every record though their replicas have drifted apart in the same way, so this
- * is told of each run by itself. It makes no two runs differ.
+ * Within one run: do the ranks hold equal weights that DistributedDataParallel keeps equal, or that
+ * DTensor says to be replicated over a dimension of its mesh? Two runs may agree in every record
+ * though their replicas have drifted apart in the same way, so this is told of each run by itself.
+ * It makes no two runs differ.
  *
  * Only what the ranks themselves noted is held against each other: the parameters whose gradients
- * DDP averages, from the step on in which its first forward was seen (replica_notes.c). Where one
+ * DDP averages, from the step on in which its first forward was seen, and those that placements
+ * replicate, from the first step of their optimizer on (replica_notes.c). Where one
  * rank recorded other weights in a step than another, lost records, or stepped on gradients that
  * were not averaged, nothing is known from that step on, and that is said.
  */
@@ -349,10 +351,23 @@ static void say_odd(struct judged *j, const struct row *first, struct tw_buf *b)
 
 /* ---- words */
 
+/* Who says that they should: "DistributedDataParallel", or of "DTensor/dp" the dimension of the
+ * mesh over which the job's placements replicate. */
+static char *keeper_text(const struct judged *j)
+{
+    static const char dtensor[] = "DTensor/";
+    if (!tw_starts(j->g->keeper, dtensor))
+        return tw_cmp_text(j->c, "%s", j->g->keeper);
+    const char *over = j->g->keeper + sizeof dtensor - 1;
+    return tw_cmp_text(j->c, "DTensor, replicated over mesh dimension%s %s",
+                       strchr(over, '+') ? "s" : "", over);
+}
+
 static void say_drift(struct judged *j, const struct counts *k, struct tw_texts *out)
 {
     struct tw_buf ranks = {0}, odd = {0}, when = {0};
     const struct row *x = k->first;
+    char *keeper = keeper_text(j);
     say_ranks(&ranks, j->g, NULL);
     say_odd(j, x, &odd);
     if (x->phase == TWIN_PHASE_INIT)
@@ -366,37 +381,42 @@ static void say_drift(struct judged *j, const struct counts *k, struct tw_texts 
         tw_cmp_text(j->c,
                     "ranks %s should hold equal weights (%s) and do not: %.200s is first "
                     "seen to differ %s%s; %zu of %zu weights differ, in %llu of %llu steps",
-                    tw_text_or(ranks.data, ""), j->g->keeper, j->g->name[x->name],
+                    tw_text_or(ranks.data, ""), tw_text_or(keeper, ""), j->g->name[x->name],
                     tw_text_or(when.data, ""), tw_text_or(odd.data, ""), k->weights, j->g->names,
                     (unsigned long long)k->differing, (unsigned long long)k->steps));
     tw_buf_free(&ranks);
     tw_buf_free(&odd);
     tw_buf_free(&when);
+    tw_free(keeper);
 }
 
 static void say_unknown(struct judged *j, struct tw_texts *out)
 {
     struct tw_buf ranks = {0}, from = {0};
+    char *keeper = keeper_text(j);
     say_ranks(&ranks, j->g, NULL);
     if (j->limit > j->g->from)
         tw_buf_printf(&from, " from step %u on", j->limit);
     tw_texts_add(j->c, out,
                  tw_cmp_text(j->c, "whether ranks %s hold equal weights (%s) is not known%s: %s",
-                             tw_text_or(ranks.data, ""), j->g->keeper, tw_text_or(from.data, ""),
-                             j->why));
+                             tw_text_or(ranks.data, ""), tw_text_or(keeper, ""),
+                             tw_text_or(from.data, ""), j->why));
     tw_buf_free(&ranks);
     tw_buf_free(&from);
+    tw_free(keeper);
 }
 
 static void say_equal(struct judged *j, const struct counts *k, struct tw_texts *out)
 {
     struct tw_buf ranks = {0};
+    char *keeper = keeper_text(j);
     say_ranks(&ranks, j->g, NULL);
     tw_texts_add(j->c, out,
                  tw_cmp_text(j->c, "ranks %s hold equal weights (%s): %zu of them, in %llu steps",
-                             tw_text_or(ranks.data, ""), j->g->keeper, j->g->names,
+                             tw_text_or(ranks.data, ""), tw_text_or(keeper, ""), j->g->names,
                              (unsigned long long)k->steps));
     tw_buf_free(&ranks);
+    tw_free(keeper);
 }
 
 /* ---- a group, and all of a run */

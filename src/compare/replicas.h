@@ -21,7 +21,8 @@ struct tw_replica_member {
 
 /* Weights of one root that are equal on some ranks. */
 struct tw_replica {
-    char *keeper, *ranks, *scope; /* "DistributedDataParallel", "0,1,2", the root's label */
+    char *keeper, *ranks, *scope; /* "DistributedDataParallel" or "DTensor/DIMENSIONS", "0,1,2", the
+                                     root's label */
     uint32_t attempt;
     uint32_t from; /* the first step that counts */
     bool start;    /* the first weights of that step count, too */

@@ -167,6 +167,19 @@ bool tw_facts_load(const struct twin_run *run, struct tw_facts *out)
     return ok;
 }
 
+bool tw_facts_add_id(struct tw_facts *f, long id)
+{
+    if (id <= 1 || tw_facts_has_id(f, id))
+        return true;
+    long *grown = tw_reallocarray(f->id, f->id_count + 1, sizeof *grown);
+    if (!grown)
+        return false;
+    f->id = grown;
+    f->id[f->id_count++] = id;
+    qsort(f->id, f->id_count, sizeof *f->id, by_value);
+    return true;
+}
+
 void tw_facts_free(struct tw_facts *f)
 {
     for (size_t i = 0; i < f->option_count; i++)

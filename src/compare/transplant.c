@@ -643,7 +643,7 @@ int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const
                             const struct twin_transplant_options *o, struct twin_error *err)
 {
     struct twin_compare_options how = {.ignore = o->ignore, .ignore_count = o->ignore_count};
-    struct tw_cmp c = {.o = &how, .v = v};
+    struct tw_cmp c = {.o = &how, .v = v, .states_given = true};
     struct judge j = {.c = &c, .o = o};
     bool parted_before = v->outcome == TWIN_DIFFER;
     if (n < 2 || o->first > o->last || o->kind == TWIN_TRANSPLANT_NONE)

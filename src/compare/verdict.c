@@ -137,6 +137,7 @@ void twin_verdict_free(struct twin_verdict *v)
     if (v->transplant)
         tw_free(v->transplant->origin);
     tw_free(v->transplant);
+    tw_free(v->rounding);
     for (size_t i = 0; i < v->rule_count; i++) {
         tw_free(v->rules[i].pattern);
         tw_free(v->rules[i].reason);

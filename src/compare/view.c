@@ -43,6 +43,14 @@ static uint64_t series_key(const struct tw_proc *p, const struct twin_series *s)
     const char *scope = twin_trace_string(p->trace, s->scope);
     const char *role = twin_trace_string(p->trace, s->role);
     const char *name = twin_trace_string(p->trace, s->name);
+    if (s->phase == TWIN_PHASE_COLLECTIVE && p->as) {
+        char *by_role, *group;
+        const bool made = tw_names_by_role(p, name, scope, &by_role, &group);
+        const uint64_t found = made ? tw_key_hash(s->phase, s->kind, by_role, group, role) : 0;
+        tw_free(by_role);
+        tw_free(group);
+        return found;
+    }
     if (s->phase != TWIN_PHASE_CHECKPOINT || !p->facts)
         return tw_key_hash(s->phase, s->kind, name, scope, role);
     char *plain_name = tw_noise_name(name, p->facts), *plain_scope = tw_noise_name(scope, p->facts);

@@ -77,8 +77,9 @@ static bool gives_to_all(const char *name)
     static const char *const all[] = {
         "MPI_Allreduce", "MPI_Allgather", "MPI_Allgatherv",     "MPI_Alltoall",
         "MPI_Alltoallv", "MPI_Alltoallw", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block"};
+    const size_t length = tw_mpi_name_length(name);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(name, all[i]) == 0)
+        if (strlen(all[i]) == length && strncmp(name, all[i], length) == 0)
             return true;
     return false;
 }

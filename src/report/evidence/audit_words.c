@@ -23,6 +23,12 @@ bool tw_audited_passes(const struct tw_audited *t)
     return all;
 }
 
+/* The answers to a checklist, a new reference. */
+static json_t *answers_of(const struct tw_audited *t, const char *checklist)
+{
+    return t->operations ? json_incref(t->operations) : tw_checklist(checklist, t->found.area);
+}
+
 json_t *tw_audited_json(const struct tw_audited *t, const char *checklist)
 {
     json_t *checks = json_array();
@@ -34,7 +40,7 @@ json_t *tw_audited_json(const struct tw_audited *t, const char *checklist)
     if (strcmp(t->kind, "package") == 0)
         json_object_set_new(o, "findings", tw_package_findings(&t->verdict));
     if (checklist)
-        json_object_set_new(o, "checklist", tw_checklist(checklist, t->found.area));
+        json_object_set_new(o, "checklist", answers_of(t, checklist));
     return o;
 }
 
@@ -60,7 +66,7 @@ void tw_audited_text(FILE *out, const struct tw_audited *t, const char *checklis
                   "verify         FAIL  %zu thing%s not as in the manifests (twinrun verify)\n",
                   t->verdict.findings, t->verdict.findings == 1 ? " is" : "s are");
     if (checklist) {
-        json_t *list = tw_checklist(checklist, t->found.area);
+        json_t *list = answers_of(t, checklist);
         tw_checklist_print(out, checklist, list);
         json_decref(list);
     }

@@ -14,11 +14,13 @@ struct tw_audited {
     struct twin_bag_verdict verdict; /* of a package */
     char name[65];                   /* SHA-256 of what was audited; "" when it has no such name */
     const char *named;               /* what that is the digest of */
+    json_t *operations; /* answers of a checklist of operations (operations.h), or NULL */
 };
 
 /* All five areas, and a package is what its manifests say. */
 bool tw_audited_passes(const struct tw_audited *t);
-/* checklist: a venue's name, or NULL. The caller's; NULL: no memory. */
+/* checklist: a venue's name, that of the answers in `operations`, or NULL. The caller's; NULL: no
+ * memory. */
 json_t *tw_audited_json(const struct tw_audited *t, const char *checklist);
 /* several: another target comes behind it. */
 void tw_audited_text(FILE *out, const struct tw_audited *t, const char *checklist, bool several);

@@ -8,6 +8,7 @@
 #include "checklist.h"
 
 #include "areas.h"
+#include "operations.h"
 
 #include "base.h"
 #include "put.h"
@@ -15,7 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const tw_checklist_names = "neurips, icml or mlsys";
+const char *const tw_checklist_names =
+    "neurips, icml, mlsys, pre-production, production or incident";
 
 /* Bits for the areas that an item needs, in the order of enum twin_area, so that bit i is area i.
  * YOURS: no area can answer it. */
@@ -164,15 +166,17 @@ json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS])
 /* Two lines for each question: the answer, and why. */
 void tw_checklist_print(FILE *out, const char *name, const json_t *list)
 {
-    tw_put_to(out,
-              "\n%s checklist, as far as the evidence goes (\"yours\": the author has to say it)\n",
-              name);
+    const bool ours = tw_operations_is(name);
+    const char *open = ours ? "\"not known\": no evidence of it was found"
+                            : "\"yours\": the author has to say it";
+    const int width = ours ? 9 : 5;
+    tw_put_to(out, "\n%s checklist, as far as the evidence goes (%s)\n", name, open);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *x = json_array_get(list, i);
         const char *why = json_string_value(json_object_get(x, "because"));
-        tw_put_to(out, "  %-5s  %s\n", json_string_value(json_object_get(x, "answer")),
+        tw_put_to(out, "  %-*s  %s\n", width, json_string_value(json_object_get(x, "answer")),
                   json_string_value(json_object_get(x, "item")));
         if (why && *why)
-            tw_put_to(out, "         %s\n", why);
+            tw_put_to(out, "  %-*s  %s\n", width, "", why);
     }
 }

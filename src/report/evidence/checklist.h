@@ -8,12 +8,12 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* The names that --checklist takes, for messages. */
+/* The names that --checklist takes, those of operations.h among them, for messages. */
 extern const char *const tw_checklist_names;
 /* A list of {"item", "answer": "yes"|"no"|"yours", "because"}. "yours": no evidence can say it.
- * name: one of tw_checklist_names; area: as in areas.h. The caller's; NULL: no such checklist, or
+ * name: a venue's; area: as in areas.h. The caller's; NULL: no such checklist, or
  * no memory. */
 json_t *tw_checklist(const char *name, json_t *const area[TWIN_AREAS]);
-/* Prints such a list with its heading. */
+/* Prints such a list, or one of operations.h, with its heading. */
 void tw_checklist_print(FILE *out, const char *name, const json_t *list);
 #endif

@@ -280,6 +280,25 @@ static void add_repeats(json_t *list, struct claims *k)
     json_decref(runs);
 }
 
+/* B with A's numbers of threads, against B as it is, up to the run that decided. */
+static void add_threads(json_t *list, struct claims *k)
+{
+    const struct tw_isolate_threads *x = &k->c->threads;
+    if (!x->trials || (x->end != TW_THREADS_THROUGH && x->end != TW_THREADS_NOT_ALONE))
+        return; /* nothing is said of the difference */
+    json_t *runs = json_array();
+    const uint64_t reference = tw_isolate_handle(x->reference);
+    for (size_t i = 0; i < x->trials; i++) {
+        const uint64_t run = tw_isolate_handle(x->run[i]);
+        add_pair(k, reference, run);
+        json_array_append_new(runs, json_integer(run_number(k, run)));
+    }
+    json_array_append_new(
+        list, json_pack("{s:s, s:I, s:o, s:s, s:b, s:f}", "claim", "threads", "reference",
+                        run_number(k, reference), "runs", runs, "arrangement", x->order, "through",
+                        (int)(x->end == TW_THREADS_THROUGH), "p", tw_isolate_threads_p(x)));
+}
+
 /* The whole file. Takes the list of claims. */
 static json_t *verdict_json(const struct claims *k, const char *outcome, json_t *list)
 {
@@ -307,6 +326,7 @@ static json_t *claims_json(struct claims *k)
                   (json_int_t)r->left_parted, "bound", tw_json_number(r->bound), "weight",
                   tw_json_number(r->correlation.effective), "sufficient", (int)r->sufficient));
     add_repeats(list, k);
+    add_threads(list, k);
     last = last_json(k);
     if (last)
         json_array_append_new(list, last);

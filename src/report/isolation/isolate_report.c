@@ -247,6 +247,21 @@ static const char *contract_word(enum twin_search_outcome o)
     return o == TWIN_SEARCH_JOB_FAILS ? "error" : "not-isolated";
 }
 
+/* B with A's numbers of threads, and as it is; null: it was not tried. */
+static json_t *threads_json(const struct tw_isolate *c)
+{
+    const struct tw_isolate_threads *x = &c->threads;
+    static const char *const ends[] = {"through", "not-alone", "not-held", "gone", "failed"};
+    _Static_assert(sizeof ends / sizeof ends[0] == TW_THREADS_FAILED + 1, "ends");
+    if (!x->held.variable)
+        return json_null();
+    return json_pack("{s:s, s:o, s:s, s:{s:I, s:I}, s:{s:I, s:I}, s:f}", "end", ends[x->end],
+                     "of_a", tw_json_text(x->held.words), "arrangement", x->order, "held", "trials",
+                     (json_int_t)x->held_trials, "diverged", (json_int_t)x->held_parted, "free",
+                     "trials", (json_int_t)(x->trials - x->held_trials), "diverged",
+                     (json_int_t)x->free_parted, "p", tw_isolate_threads_p(x));
+}
+
 /* What the confirmation was, and what it says. */
 static json_t *with_confirmation(json_t *j, const struct tw_isolate *c,
                                  const struct twin_search_report *r)
@@ -271,6 +286,7 @@ static json_t *with_confirmation(json_t *j, const struct tw_isolate *c,
                                                     (json_int_t)c->a_again.trials, "diverged",
                                                     (json_int_t)c->a_again.parted)
                                         : json_null());
+    json_object_set_new(j, "threads", threads_json(c));
     json_object_set_new(j, "correlation",
                         json_pack("{s:I, s:o, s:o, s:o}", "comparisons", (json_int_t)k->comparisons,
                                   "p", tw_json_number(k->p), "rho", tw_json_number(k->rho),
@@ -320,6 +336,15 @@ static void print_through(FILE *out, const struct tw_isolate *c, const struct tw
     tw_free(text);
 }
 
+/* Of two commands with other numbers of threads: does what was found act through that? */
+static void print_threads(FILE *out, const struct tw_isolate *c)
+{
+    char *text = tw_isolate_threads_text(c);
+    if (text)
+        tw_put_to(out, "threads   %s\n", text);
+    tw_free(text);
+}
+
 /* Of two commands: which of their differences matter. */
 static void print_arms(FILE *out, const struct tw_isolate *c, const struct twin_search_report *r)
 {
@@ -340,6 +365,7 @@ void tw_isolate_text(FILE *out, const struct tw_isolate *c, const struct twin_is
     else
         print_causes(out, c, x, r);
     print_through(out, c, r);
+    print_threads(out, c);
     for (size_t i = 0; i < x->hint_count && i < 1; i++) {
         char *hint = twin_hint_text(&x->hint[i]);
         tw_put_to(out, "hint      %s\n", hint ? hint : "");

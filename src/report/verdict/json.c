@@ -455,6 +455,8 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
     add_field(&root, "origins", origins_json(v));
     add_field(&root, "order", order_json(v->order));
     add_field(&root, "transplant", transplanted(v->transplant));
+    if (v->rounding)
+        add_field(&root, "rounding", json_loads(v->rounding, 0, NULL));
     add_field(&root, "benign", findings_json(v->benign, v->benign_count));
     add_field(&root, "equal_before", tw_json_text(v->equal_before));
     add_field(&root, "equal_before_records", tw_json_count(v->equal_before_records));

@@ -289,6 +289,29 @@ static void put_origins(struct page *p, const struct twin_transplant *t)
     }
 }
 
+/* Was the sentence asked for by --explain? src/trial/check_rounding.c writes them. */
+static bool is_explanation(const char *note)
+{
+    return tw_starts(note, "rounding") || tw_starts(note, "beyond rounding");
+}
+
+/* Notes, in their order: all that were asked for, and NOTES of the others. */
+static void put_notes(struct page *p, char *const *notes, size_t count)
+{
+    struct tw_buf b = {0};
+    size_t shown = 0, others = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_explanation(notes[i]) && ++others > NOTES)
+            continue;
+        tw_say_safe(&b, notes[i], 400);
+        put_paragraph(p, shown++ ? "" : "note", &b);
+    }
+    if (shown < count) {
+        tw_buf_printf(&b, "and %zu more: --json lists all", count - shown);
+        put_paragraph(p, "", &b);
+    }
+}
+
 /* Sentences under one label, each a paragraph. */
 static void put_list(struct page *p, const char *name, char *const *items, size_t count,
                      size_t most)
@@ -515,7 +538,7 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
     put_rules(&p, v);
     put_against(&p, v);
     losses(&p, v);
-    put_list(&p, "note", v->notes, v->note_count, NOTES);
+    put_notes(&p, v->notes, v->note_count);
     hint(&p, r);
     put_next(&p, r);
     return tw_report_finish(&p.out, out, err);

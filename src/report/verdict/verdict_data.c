@@ -29,25 +29,24 @@ static void add(json_t **list, json_t *item)
     *list = NULL;
 }
 
+/* What a writer of words appends, as text: the values in it are printable already. */
+static json_t *said(struct tw_buf *b)
+{
+    tw_buf_puts(b, "");
+    char *text = b->failed ? NULL : tw_printable_again(b->data, b->len);
+    json_t *j = text ? json_string(text) : NULL;
+    tw_free(text);
+    tw_buf_free(b);
+    *b = (struct tw_buf){0};
+    return j;
+}
+
 /* Text of a job's making, cut. */
 static json_t *name_json(const char *s)
 {
     struct tw_buf b = {0};
     tw_say_safe(&b, s ? s : "", NAME_BYTES);
-    tw_buf_puts(&b, "");
-    json_t *j = b.failed ? NULL : tw_json_text(b.data);
-    tw_buf_free(&b);
-    return j;
-}
-
-/* What a writer of words appends, as text. */
-static json_t *said(struct tw_buf *b)
-{
-    tw_buf_puts(b, "");
-    json_t *j = b->failed ? NULL : tw_json_text(b->data);
-    tw_buf_free(b);
-    *b = (struct tw_buf){0};
-    return j;
+    return said(&b);
 }
 
 /* ---- words */

@@ -92,6 +92,11 @@ void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
         tw_buf_printf(b, " (%u in run 2)", f->step_b);
     if (ranks || f->rank != 0)
         tw_buf_printf(b, DOT "rank %d", f->rank);
+    if ((ranks || f->rank != 0) && f->seat) {
+        tw_buf_puts(b, " (");
+        tw_say_safe(b, f->seat, 120);
+        tw_buf_puts(b, ")");
+    }
     if (strcmp(f->process, "main") != 0 && f->process[0]) {
         tw_buf_puts(b, DOT);
         tw_say_safe(b, f->process, 40);
