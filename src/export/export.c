@@ -366,8 +366,11 @@ int tw_export_parquet(struct twin_run *const *runs, size_t count, const struct t
         rc = tw_parquet_finish(e.steps, err);
     if (rc == 0)
         rc = tw_parquet_place(e.records, o->replace, err);
-    if (rc == 0)
+    if (rc == 0) {
         rc = tw_parquet_place(e.steps, o->replace, err);
+        if (rc != 0)
+            tw_parquet_take_back(e.records);
+    }
     tw_parquet_free(e.records);
     tw_parquet_free(e.steps);
     close_sources(&e);

@@ -26,9 +26,9 @@ struct tw_export_counts {
 
 /*
  * Writes records.parquet and steps.parquet of these runs into the folder. Neither gets its name
- * before both are whole. What cannot be read is left out, said to front and counted. Errors:
- * TWIN_EINVAL where a file is there already, TWIN_EINTR where front stops it, TWIN_EIO,
- * TWIN_ENOMEM.
+ * before both are whole, and where the second cannot get its name the first one loses it again.
+ * What cannot be read is left out, said to front and counted. Errors: TWIN_EINVAL where a file is
+ * there already, TWIN_EINTR where front stops it, TWIN_EIO, TWIN_ENOMEM.
  */
 int tw_export_parquet(struct twin_run *const *runs, size_t count, const struct tw_export_options *o,
                       const struct tw_front *front, struct tw_export_counts *counts,

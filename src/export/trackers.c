@@ -25,6 +25,7 @@ struct heard {
     const struct tw_front *front;
     const char *verb; /* which command asks */
     bool done;        /* its last word: nothing is open */
+    json_t **result;  /* gets what it answers with; NULL: nothing is expected */
 };
 
 static int take_line(void *user, char *line, struct twin_error *err)
@@ -42,6 +43,8 @@ static int take_line(void *user, char *line, struct twin_error *err)
     if (progress)
         tw_front_progress(h->front, progress);
     h->done = h->done || json_is_true(json_object_get(j, "done"));
+    if (h->result && !*h->result)
+        *h->result = json_incref(json_object_get(j, "result"));
     json_decref(j);
     return 0;
 }
@@ -110,10 +113,10 @@ static int run_program(char *python, char *folder, char *file, struct heard *h,
 
 /* Hands a request to the Python half. Errors: as tw_export_trackers. */
 static int ask(const char *verb, const char *interpreter, const json_t *request,
-               const struct tw_front *front, struct twin_error *err)
+               const struct tw_front *front, json_t **result, struct twin_error *err)
 {
     const char *tmp = getenv("TMPDIR");
-    struct heard heard = {front, verb, false};
+    struct heard heard = {front, verb, false, result};
     char *file = tw_printf("%s/twinrun-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     char *python = tw_find_python(interpreter), *folder = program(err);
     int rc = folder ? 0 : TWIN_ENOENT;
@@ -161,7 +164,7 @@ int tw_export_trackers(struct twin_run *const *runs, size_t count, const struct 
         rc = tw_no_memory(err, "for an export");
     *broken = any_broken(list);
     if (rc == 0)
-        rc = ask("export", to->python, request, front, err);
+        rc = ask("export", to->python, request, front, NULL, err);
     json_decref(list);
     json_decref(request);
     return rc;
@@ -176,7 +179,23 @@ int tw_import_curves(const struct tw_curves_asked *a, const struct tw_front *fro
                                 tw_json_bytes(a->step), "run", tw_json_bytes(a->run), "experiment",
                                 tw_json_bytes(a->experiment), "filter", tw_json_bytes(a->filter),
                                 "out", tw_json_bytes(a->out), "replace", a->replace);
-    const int rc = ask("import", a->python, request, front, err);
+    const int rc = ask("import", a->python, request, front, NULL, err);
     json_decref(request);
+    return rc;
+}
+
+int tw_mirror_models(const json_t *request, const char *python, const struct tw_front *front,
+                     json_t **result, struct twin_error *err)
+{
+    *result = NULL;
+    int rc = ask("registry mirror", python, request, front, result, err);
+    if (rc == 0 && !json_is_object(*result))
+        rc = twin_error_set(err, TWIN_EIO,
+                            "the Python half (package twinrun) gave no answer; "
+                            "install twinrun again");
+    if (rc != 0) {
+        json_decref(*result);
+        *result = NULL;
+    }
     return rc;
 }

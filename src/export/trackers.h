@@ -51,6 +51,17 @@ struct tw_curves_asked {
 int tw_import_curves(const struct tw_curves_asked *a, const struct tw_front *front,
                      struct twin_error *err);
 
+/*
+ * Holds models of a registry against an MLflow server's, or tells them to it. request: {"mirror":
+ * URL, "push": whether it is told, "registry": id, "models": [{"name", "canary", "production": a
+ * version's number or 0, "versions": [{"version", "artifact", "tags": {...}}]}]}. *result (the
+ * caller's; NULL on error): {"findings": [{"model", "alias": or null, "version": ours that MLflow's
+ * alias names, 0: none, "names": whether the alias names anything, "what": a sentence}], "wrote":
+ * [sentences]}. Errors: as above.
+ */
+int tw_mirror_models(const json_t *request, const char *python, const struct tw_front *front,
+                     json_t **result, struct twin_error *err);
+
 /* What the traces of a run hold for trackers: curves, times of steps, collectives. NULL: no memory,
  * or front stops it. What cannot be read is said, left out, and marked in the object. */
 json_t *tw_trackers_facts(const struct twin_run *run, const struct tw_front *front);

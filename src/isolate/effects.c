@@ -53,42 +53,6 @@ static int read_entry(const struct twin_run *run, const char *name, char **data,
     return twin_error_set(err, rc, "%s", why.message);
 }
 
-/* "pid TAB rank TAB role TAB key TAB value": cuts the line in place. False for a line that is not
- * of this form (cut by a full disk), which is passed over. */
-static bool split_line(char *text, struct twin_said_line *out)
-{
-    char *field[5] = {text};
-    for (int i = 1; i < 5; i++) {
-        field[i] = strchr(field[i - 1], '\t');
-        if (!field[i])
-            return false;
-        *field[i]++ = '\0';
-    }
-    *out = (struct twin_said_line){field[0], field[3], field[4]};
-    return true;
-}
-
-int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_line **line,
-                    size_t *count, struct twin_error *err)
-{
-    size_t n = 1;
-    int rc = read_entry(run, "factors", text, err);
-    if (rc != 0)
-        return rc;
-    for (const char *p = *text; p && *p; p++)
-        n += *p == '\n';
-    *count = 0;
-    *line = tw_calloc(n, sizeof **line);
-    if (!*line)
-        return tw_no_memory(err, "reading what the agents said");
-    char *save = NULL;
-    for (char *one = *text ? strtok_r(*text, "\n", &save) : NULL; one;
-         one = strtok_r(NULL, "\n", &save))
-        if (split_line(one, &(*line)[*count]))
-            ++*count;
-    return 0;
-}
-
 /* Is there a Python process? A line is "pid ppid start kind argv". The kind is python only once the
  * Python half records something there, so the program's name counts as well. */
 static bool any_python(const char *processes)

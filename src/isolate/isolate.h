@@ -118,14 +118,6 @@ int twin_world_plan_faster(struct twin_world_plan *p, unsigned factor, uint64_t 
 void twin_world_plan_apply(const struct twin_world_plan *p, struct twin_launch_options *o);
 void twin_world_plan_free(struct twin_world_plan *p);
 
-/* What the processes said in the run folder's `factors`, line by line. *text owns the strings; both
- * are the caller's (tw_free), also after an error. A run without the file has no lines. */
-struct twin_said_line {
-    const char *pid, *key, *value;
-};
-int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_line **line,
-                    size_t *count, struct twin_error *err);
-
 /* Did each setting take effect in the processes that matter? Reads the run's `factors` file and the
  * notes of its traces. */
 enum twin_effect {

@@ -13,6 +13,7 @@
  */
 #include "base.h"
 #include "front.h"
+#include "held_threads.h"
 #include "journal.h"
 #include "match_order.h"
 #include "remote.h"
@@ -66,6 +67,23 @@ struct tw_isolate_order {
     struct tw_matches matches;
     bool looked, known;
     char *why; /* not known; owned */
+};
+
+/* B with A's numbers of PyTorch's threads, against B as it is (search_threads.c). */
+enum { TW_ISOLATE_THREADS = 7 /* runs */ };
+enum tw_isolate_threads_end {
+    TW_THREADS_THROUGH,   /* held runs agree with A and the others diverge, as far as it went */
+    TW_THREADS_NOT_ALONE, /* a held one diverges */
+    TW_THREADS_NOT_HELD,  /* it computed with other numbers all the same */
+    TW_THREADS_GONE,      /* one of the others agrees */
+    TW_THREADS_FAILED,    /* a run failed, was not made, or could not be judged */
+};
+struct tw_isolate_threads {
+    struct tw_held_threads held; /* its texts NULL: there was no such experiment */
+    enum tw_isolate_threads_end end;
+    const struct twin_run *reference, *run[TW_ISOLATE_THREADS]; /* of A; of B, in their order */
+    char order[TW_ISOLATE_THREADS + 1];                         /* as drawn: H held, F free */
+    size_t trials, held_trials, held_parted, free_parted;
 };
 
 enum { TW_ISOLATE_NODES = 64 /* at most are candidates for a run */ };
@@ -147,6 +165,7 @@ struct tw_isolate {
     size_t clock_count;
     struct tw_isolate_order order;
     struct tw_isolate_nodes nodes;
+    struct tw_isolate_threads threads;
     bool interrupted, reported;
 };
 
@@ -285,6 +304,15 @@ int tw_isolate_compare_pair(struct tw_isolate *c, const struct twin_run *a,
 void tw_isolate_a_again(struct tw_isolate *c, const struct twin_search_report *r);
 /* What that showed, as a sentence; malloc'ed. */
 char *tw_isolate_a_again_text(const struct tw_isolate *c);
+
+/* ---- search_threads.c */
+/* Of two commands, when a cause is isolated and their numbers of PyTorch's threads differ: up to
+ * TW_ISOLATE_THREADS runs more. */
+void tw_isolate_try_threads(struct tw_isolate *c, const struct twin_search_report *r);
+/* Share of the arrangements that look as convincing; 1 where it did not come to its end. */
+double tw_isolate_threads_p(const struct tw_isolate_threads *x);
+/* What that showed, as a sentence; malloc'ed. NULL: nothing was tried. */
+char *tw_isolate_threads_text(const struct tw_isolate *c);
 
 /* ---- search_lines.c */
 /* One line of the job that asks for what varies, over all its processes: "train.py:12 |

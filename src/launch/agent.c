@@ -102,19 +102,41 @@ static int prepare_hot(struct tw_agent_setup *a, struct twin_run *run, struct tw
     return 0;
 }
 
+/* Does the word name a program that starts MPI's processes, or a queue that will? */
+static bool is_a_launcher(const char *word, size_t n)
+{
+    static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun",
+                                            "srun",   "sbatch",  "salloc",  "jsrun",
+                                            "aprun",  "ibrun",   "qsub",    "bsub"};
+    for (size_t i = n; i > 0; i--)
+        if (word[i - 1] == '/') {
+            word += i;
+            n -= i;
+            break;
+        }
+    for (size_t k = 0; k < sizeof launchers / sizeof launchers[0]; k++) {
+        size_t length = strlen(launchers[k]);
+        if (n >= length && strncmp(word, launchers[k], length) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Is MPI started by these words? A launcher may stand anywhere in them ("timeout 60 mpirun ..."),
- * also inside of a script given to a shell. */
+ * also inside of a script given to a shell ("sh -c 'X=1 srun ...'"). */
 static bool names_a_launcher(char *const *argv)
 {
-    static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun", "srun"};
+    static const char between[] = " \t\n;&|()'\"`";
     for (size_t i = 0; argv[i]; i++) {
-        const char *slash = strrchr(argv[i], '/');
-        const char *name = slash ? slash + 1 : argv[i];
-        for (size_t k = 0; k < sizeof launchers / sizeof launchers[0]; k++)
-            if (strncmp(name, launchers[k], strlen(launchers[k])) == 0)
-                return true;
         if (strstr(argv[i], "mpirun") || strstr(argv[i], "mpiexec"))
             return true;
+        for (const char *word = argv[i] + strspn(argv[i], between); *word;) {
+            size_t n = strcspn(word, between);
+            if (is_a_launcher(word, n))
+                return true;
+            word += n;
+            word += strspn(word, between);
+        }
     }
     return false;
 }

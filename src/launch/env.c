@@ -108,7 +108,7 @@ void tw_strings_free(char **v)
 }
 
 /* The words are separated by commas; the last one about the clock counts. "audit" and "scale" show
- * no other time of day. */
+ * no other time of day, "back" one that is hardly another. */
 int64_t tw_env_shown_clock(const char *factors)
 {
     static const char pinned[] = "clock=pin:";
@@ -118,7 +118,7 @@ int64_t tw_env_shown_clock(const char *factors)
         if (tw_starts(p, pinned))
             shown = strtoll(p + strlen(pinned), NULL, 10);
         else if (tw_starts(p, "clock=") && !tw_starts(p, "clock=audit") &&
-                 !tw_starts(p, "clock=scale:"))
+                 !tw_starts(p, "clock=scale:") && !tw_starts(p, "clock=back:"))
             shown = -1;
     }
     return shown;
@@ -150,8 +150,8 @@ static const char *const protocol[] = {
     "TWINRUN_ZOOM_OP",         "TWINRUN_TRANSPLANT",
     "TWINRUN_HOT_LIB",         "TWINRUN_TELEMETRY",
     "TWINRUN_STEPS_HOLD",      "TWINRUN_PARTS",
-    "TWINRUN_ZOOM_AGAINST",    "TWINRUN_LEDGER", /* it may hold a password */
-    "TWINRUN_MPI_LIB",
+    "TWINRUN_ZOOM_AGAINST",    "TWINRUN_LEDGER",  /* it may hold a password */
+    "TWINRUN_MPI_LIB",         "TWINRUN_ROLLOUT", /* the arm is drawn once */
 };
 
 /* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working

@@ -185,6 +185,16 @@ static int describe_run(struct launch *l)
         if (!run->node.engine || !run->node.name || !run->node.job)
             return tw_no_memory(l->err, "starting the job");
     }
+    if (o->rollout) {
+        const struct twin_run_rollout *from = o->rollout;
+        run->rollout = (struct twin_run_rollout){.arm = tw_strdup(from->arm),
+                                                 .id = tw_strdup(from->id),
+                                                 .key = tw_strdup(from->key),
+                                                 .why = tw_strdup(from->why),
+                                                 .share = from->share};
+        if (!run->rollout.arm || !run->rollout.id || !run->rollout.key || !run->rollout.why)
+            return tw_no_memory(l->err, "starting the job");
+    }
     run->data = tw_calloc(o->data_count + 1, sizeof *run->data);
     if (!run->data)
         return tw_no_memory(l->err, "starting the job");
@@ -366,6 +376,7 @@ static int start_job(struct launch *l, const sigset_t *wanted)
     job->spawn.mask = l->own.mask;
     job->spawn.ignore_sigchld = l->own.sigchld_ignored;
     job->spawn.no_aslr = l->o->no_aslr;
+    job->spawn.death_signal = l->o->death_signal;
     job->spawn.on_cpu = l->o->on_cpu;
     job->spawn.cpu = l->o->cpu;
     job->spawn.fd[0] = job->input.child_fd;

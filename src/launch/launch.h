@@ -140,7 +140,8 @@ struct tw_spawn {
     int cpu;
     /* set by tw_spawn_start() */
     pid_t pid;
-    int exec_fd; /* readable: an errno when exec failed, end of file when it worked */
+    int exec_fd;      /* readable: an errno when exec failed, end of file when it worked */
+    int death_signal; /* twin_launch_options */
     struct tw_spawn_holds *holds; /* NULL unless something was to be held still */
 };
 /*

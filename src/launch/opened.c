@@ -8,6 +8,7 @@
 #include "launch.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -92,12 +93,27 @@ void tw_opened_free(struct tw_opened *w)
     *w = (struct tw_opened){0};
 }
 
+static const struct tw_opened_file *find(const struct tw_opened *w, const char *path)
+{
+    const struct tw_opened_file key = {path, 0};
+    return w->count > 0 ? bsearch(&key, w->file, w->count, sizeof key, by_path) : NULL;
+}
+
 uint64_t tw_opened_before(const struct tw_opened *w, const char *path)
 {
-    struct tw_opened_file key = {path, 0}, *found = NULL;
-    if (w->count > 0)
-        found = bsearch(&key, w->file, w->count, sizeof key, by_path);
+    const struct tw_opened_file *found = find(w, path);
     return found ? found->bytes_before : 0;
+}
+
+int twin_run_told_writing(const struct twin_run *run, const char *path, bool *told,
+                          struct twin_error *err)
+{
+    struct tw_opened w;
+    char real[PATH_MAX];
+    int rc = tw_opened_load(&w, run, err);
+    *told = rc == 0 && realpath(path, real) && find(&w, real);
+    tw_opened_free(&w);
+    return rc;
 }
 
 /* Does the path lead through a folder such as .git or node_modules? */

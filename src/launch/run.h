@@ -73,6 +73,18 @@ struct twin_run_belongs {
 bool twin_run_belongs_here(struct twin_run_belongs *to);
 void twin_run_belongs_free(struct twin_run_belongs *to);
 
+/* What a rollout of a fix decided of a run (src/rollout, docs/rollout.md). Texts are borrowed in
+ * options and owned in a run. */
+struct twin_run_rollout {
+    /* "canary", "control", "fallback"; "overridden": the command line sets what the fix sets;
+     * "off": the flag file could not be used. NULL: the run is part of no rollout */
+    char *arm;
+    char *id;       /* of the rollout, 16 hex digits; "" where the flag file could not be read */
+    char *key;      /* what the arm was drawn by */
+    char *why;      /* of off and overridden; "" */
+    uint32_t share; /* of all runs that were to get the fix then, in millionths */
+};
+
 /* Data that were verified against a snapshot's manifest before the job was started. */
 struct twin_run_data {
     char *folder, *manifest; /* absolute */
@@ -131,6 +143,9 @@ struct twin_launch_options {
     int cpu;
     /* nothing below telemetry/ of the run folder: no counters of machine and processes */
     bool no_telemetry;
+    /* the job's main process gets this signal when this process is gone, however it went; 0: the
+     * job goes on then, as it would without us */
+    int death_signal;
     /* also preload libtwinrun_hot.so, which the factors malloc and schedule need */
     bool hot;
     /* Puts files for the agents into the run folder, before the job starts. An error means that it
@@ -145,6 +160,7 @@ struct twin_launch_options {
     const char *at_node;
     /* recorded in run.json as it is; NULL: no engine */
     const struct twin_run_node *node;
+    const struct twin_run_rollout *rollout; /* recorded as it is; NULL: none */
     /* recorded in run.json as they are; the caller has verified them */
     const struct twin_run_data *data;
     size_t data_count;
@@ -233,12 +249,16 @@ struct twin_run {
     size_t note_count; /* e.g. "the agent cannot be loaded: ASan" */
     double agent_load_s;
     bool in_progress; /* loaded while its launcher still lives: nothing here is final */
+    /* no end was written, and its launcher is, or was, on another machine or in another container:
+     * whether it still lives cannot be known from here */
+    bool elsewhere;
     struct twin_run_hold aslr, affinity, hot; /* no_aslr, on_cpu, hot of the launch */
     int cpu;                                  /* of affinity */
     struct twin_run_data *data;
     size_t data_count;               /* what was verified before the start */
     struct twin_run_node node;       /* its engine is NULL for a run that was made without one */
     char *processor;                 /* the processor's model; NULL: not recorded */
+    struct twin_run_rollout rollout; /* its arm is NULL for a run that is part of none */
     struct twin_run_belongs belongs; /* texts NULL: a run of an older version */
 };
 
@@ -255,6 +275,21 @@ int twin_launch(const struct twin_launch_options *o, struct twin_run **out, stru
  * TWIN_RUN_INTERRUPTED with a message). TWIN_ENOENT, TWIN_EFORMAT, TWIN_EVERSION. */
 int twin_run_load(const char *dir, struct twin_run **out, struct twin_error *err);
 void twin_run_free(struct twin_run *r);
+
+/* What the processes said in the run folder's `factors`, line by line. *text owns the strings; both
+ * are the caller's (tw_free), also after an error. A run without the file has no lines. */
+struct twin_said_line {
+    const char *pid, *key, *value;
+};
+int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_line **line,
+                    size_t *count, struct twin_error *err);
+/*
+ * Did an agent say in `written` that its process opened this file for writing, or put it in its
+ * place? path: as the caller has it; links are followed. *told is false where nobody said so: a
+ * program without the agent may have done it.
+ */
+int twin_run_told_writing(const struct twin_run *run, const char *path, bool *told,
+                          struct twin_error *err);
 /* Word by word: a command that merely looks alike may be another job. */
 bool twin_run_same_command(const struct twin_run *a, const struct twin_run *b);
 

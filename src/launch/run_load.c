@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 /* Bytes of run.json, and items of one list in it (also: traces of one run). */
@@ -96,9 +97,10 @@ void twin_run_free(struct twin_run *r)
         tw_free(r->data[i].folder);
         tw_free(r->data[i].manifest);
     }
-    char *strings[] = {r->dir,         r->id,        r->label,        r->cwd,     r->host,
-                       r->message,     r->aslr.why,  r->affinity.why, r->hot.why, r->processor,
-                       r->node.engine, r->node.name, r->node.job};
+    char *strings[] = {
+        r->dir,      r->id,           r->label,      r->cwd,         r->host,        r->message,
+        r->aslr.why, r->affinity.why, r->hot.why,    r->processor,   r->node.engine, r->node.name,
+        r->node.job, r->rollout.arm,  r->rollout.id, r->rollout.key, r->rollout.why};
     twin_run_belongs_free(&r->belongs);
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
         tw_free(strings[i]);
@@ -462,6 +464,19 @@ static void read_node(struct reader *r, json_t *o, struct twin_run *run)
     run->node.attempt = (uint32_t)integer_of(r, node, "attempt", 1, UINT32_MAX);
 }
 
+/* Only runs that a rollout had a say in have the object. */
+static void read_rollout(struct reader *r, json_t *o, struct twin_run *run)
+{
+    json_t *rollout = json_object_get(o, "rollout");
+    if (!json_is_object(rollout))
+        return;
+    run->rollout.id = text_in(r, rollout, "id");
+    run->rollout.arm = text_in(r, rollout, "arm");
+    run->rollout.share = (uint32_t)integer_of(r, rollout, "share", 0, 1000000);
+    run->rollout.key = text_in(r, rollout, "key");
+    run->rollout.why = text_in(r, rollout, "why");
+}
+
 /* Runs of older versions lack the object. */
 static void read_belongs(struct reader *r, json_t *o, struct twin_run *run)
 {
@@ -484,6 +499,7 @@ static void read_start(struct reader *r, json_t *o, struct twin_run *run)
     run->cwd = text_in(r, o, "cwd");
     run->host = text_in(r, o, "host");
     read_node(r, o, run);
+    read_rollout(r, o, run);
     read_belongs(r, o, run);
     json_t *machine = json_object_get(o, "machine");
     if (json_is_string(json_object_get(machine, "cpu")))
@@ -573,6 +589,26 @@ static bool launcher_alive(json_t *o)
            tw_process_start_ticks((pid_t)pid) == (uint64_t)ticks;
 }
 
+/* Was the launcher where its number says nothing here? On this machine before it was booted anew it
+ * has ended. */
+static bool is_elsewhere(json_t *o, const char *host)
+{
+    char *boot = NULL, space[64] = "";
+    size_t n = 0;
+    json_t *l = json_object_get(o, "launcher");
+    const char *then = json_string_value(json_object_get(l, "boot_id"));
+    const char *ids = json_string_value(json_object_get(l, "pid_space"));
+    struct utsname here;
+    if (!then || tw_read_file("/proc/sys/kernel/random/boot_id", 256, &boot, &n, NULL) != 0)
+        return false;
+    const bool same_boot = tw_starts(boot, then) && strlen(then) > 8;
+    tw_free(boot);
+    if (!same_boot)
+        return uname(&here) != 0 || !host || strcmp(here.nodename, host) != 0;
+    return ids && readlink("/proc/self/ns/pid", space, sizeof space - 1) > 0 &&
+           strcmp(ids, space) != 0;
+}
+
 /* A run whose launcher was killed (or still runs): what the agents and the streams left is all
  * there is. */
 static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
@@ -580,7 +616,8 @@ static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
     run->outcome = TWIN_RUN_INTERRUPTED;
     /* As a shell shows a process that SIGKILL ended, which is what most often ends a launcher. */
     run->exit_code = 128 + 9;
-    run->in_progress = launcher_alive(o);
+    run->elsewhere = is_elsewhere(o, run->host);
+    run->in_progress = !run->elsewhere && launcher_alive(o);
     run->message = tw_strdup(
         run->in_progress ? "this run is still going on: what is here so far is not all of it"
                          : "twinrun itself was ended before the job: its exit code, process table "

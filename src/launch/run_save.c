@@ -144,6 +144,9 @@ static json_t *launcher(struct builder *b)
         put_value(b, o, "boot_id", tw_json_bytes(boot));
         tw_free(boot);
     }
+    char space[64] = "";
+    if (readlink("/proc/self/ns/pid", space, sizeof space - 1) > 0)
+        put_value(b, o, "pid_space", tw_json_bytes(space));
     return o;
 }
 
@@ -218,7 +221,8 @@ static void put_hold(struct builder *b, json_t *o, const char *name, const struc
  */
 static json_t *asked_of_agents(struct builder *b, const struct tw_env *env)
 {
-    static const char *const names[] = {"TWINRUN_FACTORS", "TWINRUN_PINS", "TWINRUN_HELD"};
+    static const char *const names[] = {"TWINRUN_FACTORS", "TWINRUN_PINS", "TWINRUN_HELD",
+                                        "TWINRUN_TORCH_THREADS"};
     json_t *o = checked(b, json_object());
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (tw_env_get(env, names[i]))
@@ -263,6 +267,18 @@ static json_t *node_json(struct builder *b, const struct twin_run_node *at)
     return o;
 }
 
+/* What a rollout decided of the run. */
+static json_t *rollout_json(struct builder *b, const struct twin_run_rollout *x)
+{
+    json_t *o = checked(b, json_object());
+    put_value(b, o, "id", tw_json_bytes(x->id));
+    put_value(b, o, "arm", tw_json_bytes(x->arm));
+    put_value(b, o, "share", json_integer(x->share));
+    put_value(b, o, "key", tw_json_bytes(x->key));
+    put_value(b, o, "why", tw_json_bytes(x->why));
+    return o;
+}
+
 /* Names are a person's, but a secret that slipped into one is replaced as anywhere. */
 static json_t *belongs_json(struct builder *b, const struct twin_run_belongs *to,
                             const struct twin_redactor *r)
@@ -291,6 +307,8 @@ static void put_start(struct builder *b, json_t *o, const struct twin_run *run,
     put_value(b, o, "host", tw_json_bytes(run->host));
     if (run->node.engine)
         put_value(b, o, "node", node_json(b, &run->node));
+    if (run->rollout.arm)
+        put_value(b, o, "rollout", rollout_json(b, &run->rollout));
     put_value(b, o, "belongs", belongs_json(b, &run->belongs, x->redactor));
     put_value(b, o, "machine", machine_json(b));
     put_value(b, o, "launcher", launcher(b));

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -147,6 +148,8 @@ static void run_child(const struct tw_spawn *s, char *const *candidates, const c
         error = errno;
     if (s->holds)
         hold_still(s);
+    if (s->death_signal)
+        prctl(PR_SET_PDEATHSIG, s->death_signal);
     if (s->ignore_sigchld)
         signal(SIGCHLD, SIG_IGN);
     sigprocmask(SIG_SETMASK, &s->mask, NULL);

@@ -124,6 +124,7 @@ enum column {
     MISSING,
     RUN,
     AGREED,
+    RECORDED,
     COLUMN_COUNT
 };
 
@@ -186,6 +187,7 @@ static int begin_comparison(struct comparison_walk *w, const struct tw_db_value 
         /* one that an older twinrun wrote says -1: whether it repeated a job is not known */
         .repeats = v[REPEATS].i == 1,
         .checkpoints = {v[COMPARED].i, v[SAME].i, v[UNKNOWN].i, v[MISSING].i},
+        .recorded_ns = v[RECORDED].i,
     };
     return 0;
 }
@@ -275,4 +277,9 @@ int twin_ledger_comparisons_since(struct twin_ledger *l, int64_t since_ns,
         "SELECT " COLUMNS
         "WHERE x.time_ns >= CAST($1 AS BIGINT) ORDER BY x.time_ns DESC, x.id, c.place",
         &TW_INT(since_ns), 1, each, user, err);
+}
+
+bool tw_ledger_is_isolated(const char *outcome)
+{
+    return tw_starts(outcome, "isolated");
 }

@@ -48,6 +48,9 @@ struct tw_db_ops {
     /* Exclusive among writers: the second one waits until the first has ended. TWIN_EBUSY when it
      * waited too long. After a failure no transaction is open. */
     int (*begin)(struct tw_db *db, struct twin_error *err);
+    /* For who reads: until commit or rollback all statements see the database as it was at the
+     * first one. Nobody waits for it. */
+    int (*begin_to_read)(struct tw_db *db, struct twin_error *err);
     int (*commit)(struct tw_db *db, struct twin_error *err);
     /* Fine when no transaction is open. */
     void (*rollback)(struct tw_db *db);
@@ -119,12 +122,18 @@ int tw_schema_check(struct tw_db *db, struct twin_error *err);
 enum { TW_LEDGER_FACT_COUNT = 11 }; /* run_id is the first */
 bool tw_ledger_facts_of(const struct tw_db_value *row, struct twin_ledger_facts *out);
 
+/* The columns of an event, and a row of them as a record. */
+#define TW_LEDGER_EVENT \
+    "id, time_ns, kind, outcome, subject, project, family, contributor, run_id, recorded_ns"
+enum { TW_LEDGER_EVENT_COUNT = 10 };
+struct twin_ledger_event tw_ledger_event_of(const struct tw_db_value *row);
+
 /* The columns of a comparison x and of one of its runs c, and a walk over rows of them, which have
  * to come comparison by comparison, in the order of c.place. */
 #define TW_LEDGER_COMPARED                                                                        \
     "x.id, x.verb, x.command, x.outcome, x.first, x.cause, x.layer, x.time_ns, x.first_step, "    \
     "x.repeats, x.checkpoints, x.checkpoints_same, x.checkpoints_unknown, x.checkpoints_missing," \
-    " c.run_id, c.agreed"
+    " c.run_id, c.agreed, x.recorded_ns"
 int tw_ledger_walk_compared(struct twin_ledger *l, const char *sql, const struct tw_db_value *v,
                             size_t n, twin_ledger_comparison_fn *each, void *user,
                             struct twin_error *err);

@@ -147,6 +147,13 @@ static int begin_postgres(struct tw_db *db, struct twin_error *err)
     return rc;
 }
 
+/* The view begins with the first statement behind BEGIN. */
+static int begin_to_read_postgres(struct tw_db *db, struct twin_error *err)
+{
+    return run_postgres(db, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", NULL, 0, NULL, NULL,
+                        err);
+}
+
 static int commit_postgres(struct tw_db *db, struct twin_error *err)
 {
     return run_postgres(db, "COMMIT", NULL, 0, NULL, NULL, err);
@@ -185,9 +192,9 @@ static int change_postgres(struct tw_db *db, char mark[TW_DB_MARK_BYTES], struct
 }
 
 /* PostgreSQL behind db.h; the order is that of struct tw_db_ops. */
-static const struct tw_db_ops ops = {close_postgres,    begin_postgres, commit_postgres,
-                                     rollback_postgres, run_postgres,   has_table_postgres,
-                                     change_postgres};
+static const struct tw_db_ops ops = {close_postgres,     begin_postgres,    begin_to_read_postgres,
+                                     commit_postgres,    rollback_postgres, run_postgres,
+                                     has_table_postgres, change_postgres};
 
 /* The value of a part of the address; "" when it is not given. */
 static const char *option(const PQconninfoOption *o, const char *key)

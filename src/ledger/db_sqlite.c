@@ -46,14 +46,23 @@ static int code_of(int rc)
     }
 }
 
+/* What to do about it; "": SQLite's message says all. */
+static const char *advice(const struct sqlite *s, int rc)
+{
+    if (code_of(rc) == TWIN_EFORMAT)
+        return "; when it is moved away, a new one is made from the run folders";
+    /* who only reads writes, too: 32 KiB beside it, by which readers and writers know each other */
+    if (s->handle && sqlite3_extended_errcode(s->handle) == SQLITE_IOERR_SHMSIZE)
+        return ": no room for its -shm file, which also who only reads needs; is the disk full?";
+    return "";
+}
+
 /* An error with SQLite's own message. handle is NULL only when there was no memory for it. */
 static int failed_call(struct sqlite *s, int rc, struct twin_error *err)
 {
     return twin_error_set(err, code_of(rc), "%s: %s%s", s->db.name,
                           s->handle ? sqlite3_errmsg(s->handle) : sqlite3_errstr(rc),
-                          code_of(rc) == TWIN_EFORMAT
-                              ? "; when it is moved away, a new one is made from the run folders"
-                              : "");
+                          advice(s, rc));
 }
 
 static void close_sqlite(struct tw_db *db)
@@ -125,6 +134,12 @@ static int begin_sqlite(struct tw_db *db, struct twin_error *err)
     return run_sqlite(db, "BEGIN IMMEDIATE", NULL, 0, NULL, NULL, err);
 }
 
+/* Without IMMEDIATE this is a reader, whose view begins with its first statement. */
+static int begin_to_read_sqlite(struct tw_db *db, struct twin_error *err)
+{
+    return run_sqlite(db, "BEGIN", NULL, 0, NULL, NULL, err);
+}
+
 static int commit_sqlite(struct tw_db *db, struct twin_error *err)
 {
     return run_sqlite(db, "COMMIT", NULL, 0, NULL, NULL, err);
@@ -170,8 +185,9 @@ static int change_sqlite(struct tw_db *db, char mark[TW_DB_MARK_BYTES], struct t
 }
 
 /* SQLite behind db.h; the order is that of struct tw_db_ops. */
-static const struct tw_db_ops ops = {close_sqlite, begin_sqlite,     commit_sqlite, rollback_sqlite,
-                                     run_sqlite,   has_table_sqlite, change_sqlite};
+static const struct tw_db_ops ops = {close_sqlite,     begin_sqlite,    begin_to_read_sqlite,
+                                     commit_sqlite,    rollback_sqlite, run_sqlite,
+                                     has_table_sqlite, change_sqlite};
 
 /* Limits and protections, then WAL mode. synchronous = NORMAL: a power failure may lose the last
  * records, which can be had from the run folders again, and never damages the file. 64 MiB: most

@@ -7,6 +7,7 @@
 #include "noted_inside.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,7 +60,9 @@ int tw_ledger_write_event(const char *home, const char *url, const struct twin_l
     struct twin_ledger *l = NULL;
     struct twin_redactor *safe = NULL;
     struct twin_run_belongs to = {0};
-    int rc = tw_ledger_new_id(id, err);
+    int rc = e->id ? 0 : tw_ledger_new_id(id, err);
+    if (e->id)
+        snprintf(id, sizeof id, "%s", e->id);
     rc = rc ? rc : twin_redactor_open(home, &safe, err);
     if (rc == 0 && !twin_run_belongs_here(&to))
         rc = tw_no_memory(err, "writing an event");
@@ -68,7 +71,7 @@ int tw_ledger_write_event(const char *home, const char *url, const struct twin_l
     if (rc == 0 && !subject)
         rc = tw_no_memory(err, "writing an event");
     const struct twin_ledger_event whole = {.id = id,
-                                            .time_ns = tw_realtime_ns(),
+                                            .time_ns = e->time_ns ? e->time_ns : tw_realtime_ns(),
                                             .kind = e->kind,
                                             .outcome = e->outcome,
                                             .subject = subject,

@@ -153,20 +153,27 @@ int twin_ledger_history(struct twin_ledger *l, const char *home, int64_t since_n
         v, 2, history_row, &w, err);
 }
 
+struct twin_ledger_event tw_ledger_event_of(const struct tw_db_value *v)
+{
+    return (struct twin_ledger_event){.id = v[0].s,
+                                      .time_ns = v[1].i,
+                                      .kind = v[2].s,
+                                      .outcome = v[3].s,
+                                      .subject = v[4].s,
+                                      .project = v[5].s,
+                                      .family = v[6].s,
+                                      .contributor = v[7].s,
+                                      .run_id = v[8].s,
+                                      .recorded_ns = v[9].i};
+}
+
 static int event_row(void *user, const struct tw_db_value *v, size_t n)
 {
     const struct history_walk *w = user;
-    if (n < 9)
+    if (n < TW_LEDGER_EVENT_COUNT)
         return TWIN_EFORMAT;
-    return w->event(w->user, &(struct twin_ledger_event){.id = v[0].s,
-                                                         .time_ns = v[1].i,
-                                                         .kind = v[2].s,
-                                                         .outcome = v[3].s,
-                                                         .subject = v[4].s,
-                                                         .project = v[5].s,
-                                                         .family = v[6].s,
-                                                         .contributor = v[7].s,
-                                                         .run_id = v[8].s});
+    const struct twin_ledger_event e = tw_ledger_event_of(v);
+    return w->event(w->user, &e);
 }
 
 int twin_ledger_events(struct twin_ledger *l, int64_t since_ns, twin_ledger_event_fn *each,
@@ -175,8 +182,7 @@ int twin_ledger_events(struct twin_ledger *l, int64_t since_ns, twin_ledger_even
     struct history_walk w = {.event = each, .user = user};
     struct tw_db *db = tw_ledger_db(l);
     return db->ops->run(db,
-                        "SELECT id, time_ns, kind, outcome, subject, project, family, contributor, "
-                        "run_id FROM events WHERE time_ns >= CAST($1 AS BIGINT) ORDER BY time_ns, "
-                        "id",
+                        "SELECT " TW_LEDGER_EVENT
+                        " FROM events WHERE time_ns >= CAST($1 AS BIGINT) ORDER BY time_ns, id",
                         &TW_INT(since_ns), 1, event_row, &w, err);
 }

@@ -136,6 +136,11 @@ int twin_ledger_begin(struct twin_ledger *l, struct twin_error *err)
     return rc;
 }
 
+int twin_ledger_begin_to_read(struct twin_ledger *l, struct twin_error *err)
+{
+    return l->db->ops->begin_to_read(l->db, err);
+}
+
 int twin_ledger_end(struct twin_ledger *l, bool keep, struct twin_error *err)
 {
     l->together = false;

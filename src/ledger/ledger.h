@@ -19,7 +19,7 @@
 
 struct twin_ledger;
 
-#define TWIN_LEDGER_SCHEMA 3
+#define TWIN_LEDGER_SCHEMA 4
 
 /* url: "postgresql://..." or "postgres://..."; NULL: the value of $TWINRUN_LEDGER, else
  * <home>/ledger.db. "none": TWIN_EUNSUPPORTED, as for a database that this build has no library
@@ -101,7 +101,8 @@ struct twin_ledger_comparison {
     const char *const *run_id;
     /* beside run_id; NULL: of none it is said */
     const enum twin_ledger_agreed *agreed;
-    size_t run_count; /* the reference first */
+    size_t run_count;    /* the reference first */
+    int64_t recorded_ns; /* out only */
 };
 
 /* What is known of a run besides how it went; written once. Texts as in twin_ledger_run. */
@@ -116,15 +117,24 @@ struct twin_ledger_facts {
     int64_t deterministic;    /* was it meant to be? 1, 0; -1: not known */
     int64_t nondeterministic; /* calls of operations that PyTorch lists as such; -1: not known */
     double loss;              /* the last one recorded; NaN: none */
+    int64_t recorded_ns;      /* out only, and only of twin_ledger_recorded */
 };
+/* Does the outcome of a comparison by "isolate" say that a cause was found? "isolated": it is all
+ * of it; "isolated (main cause)": it matters, and others may, too. */
+bool tw_ledger_is_isolated(const char *outcome);
 /* Something that happened once and is no comparison. kind, outcome: "snapshot" match|mismatch;
  * "audit" pass|fail, one for each area, which is the subject; "artifact" verified|failed|unsigned;
- * "rollback" and "drill" restored|failed. */
+ * "rollback" and "drill" restored|failed; "shadow" not-repeated, with the reason as the subject;
+ * "rollout-run" the arm of a run, with the rollout's id, its share, a hash of the key that it was
+ * drawn by and the reason as the subject ("ID SHARE key=HASH WHY"; docs/format/rollout.md);
+ * "rollout" started|widened|held|fell-back|stopped, with the rollout's id, the number of the
+ * decision and its numbers. */
 struct twin_ledger_event {
     const char *id; /* 32 hex digits, made once */
     int64_t time_ns;
     const char *kind, *outcome, *subject;
     const char *project, *family, *contributor, *run_id;
+    int64_t recorded_ns; /* out only */
 };
 
 /* One transaction: the run's next version with its artifacts. Nothing is written when the newest
@@ -142,6 +152,9 @@ int twin_ledger_put_event(struct twin_ledger *l, const struct twin_ledger_event 
 /* Many puts as one transaction: faster. Until the end others wait. */
 int twin_ledger_begin(struct twin_ledger *l, struct twin_error *err);
 int twin_ledger_end(struct twin_ledger *l, bool keep, struct twin_error *err);
+/* What is read until twin_ledger_end is one state of the ledger, whatever others write meanwhile.
+ */
+int twin_ledger_begin_to_read(struct twin_ledger *l, struct twin_error *err);
 
 struct twin_ledger_filter {
     const char *home;    /* only this one; NULL: any */
@@ -216,6 +229,39 @@ int twin_ledger_run_with_facts(struct twin_ledger *l, const char *id, twin_ledge
 int twin_ledger_news(struct twin_ledger *l, int64_t recorded_ns, uint64_t limit,
                      twin_ledger_history_fn *run, twin_ledger_comparison_fn *comparison, void *user,
                      struct twin_error *err);
+
+/* ---- keeping up (recorded.c): for who holds all that a ledger says, and reads what is new */
+
+/* Kinds of records, and rows of each: versions of runs, facts, comparisons, events. */
+enum twin_ledger_kind {
+    TWIN_LEDGER_RUNS,
+    TWIN_LEDGER_FACTS,
+    TWIN_LEDGER_COMPARISONS,
+    TWIN_LEDGER_EVENTS,
+    TWIN_LEDGER_KINDS
+};
+/* Two tallies that are equal: the same records, but for chance. times: the sum of the remainders of
+ * the times at which they were written down (twin_ledger_remainder). */
+struct twin_ledger_tally {
+    int64_t count[TWIN_LEDGER_KINDS], times[TWIN_LEDGER_KINDS];
+    int64_t compared;  /* runs of comparisons */
+    int64_t newest_ns; /* the latest of those times, by the writers' clocks; INT64_MIN: none */
+};
+int twin_ledger_tally(struct twin_ledger *l, struct twin_ledger_tally *out, struct twin_error *err);
+int64_t twin_ledger_remainder(int64_t recorded_ns);
+
+typedef int twin_ledger_facts_fn(void *user, const struct twin_ledger_facts *f);
+/* Whom rows are handed to. run: each version, with the facts of its run. */
+struct twin_ledger_recorder {
+    twin_ledger_history_fn *run;
+    twin_ledger_facts_fn *facts;
+    twin_ledger_comparison_fn *comparison;
+    twin_ledger_event_fn *event;
+};
+/* Every row that was written down at recorded_ns or later: facts, versions of runs, comparisons,
+ * events, each in no order. NULL for a kind: it is not read. */
+int twin_ledger_recorded(struct twin_ledger *l, int64_t recorded_ns,
+                         const struct twin_ledger_recorder *r, void *user, struct twin_error *err);
 
 /* Numbers of records: of runs (newest versions), of all versions, of comparisons. */
 struct twin_ledger_counts {

@@ -34,8 +34,9 @@ struct tw_noted {
  */
 int tw_ledger_write(const struct tw_noted *n, struct twin_error *err);
 
-/* What happened once: kind, outcome, subject, run_id of e count; the rest is filled in here, and to
- * whom it belongs comes from the environment, as for a run. A file below <home>/events and a
+/* What happened once: kind, outcome, subject, run_id of e count, and an id of 32 hex digits and a
+ * time where they are given; the rest is filled in here, and to whom it belongs comes from the
+ * environment, as for a run. A file below <home>/events and a
  * record. Nothing is written where there is no home yet, or no ledger is asked for: 0. */
 int tw_ledger_write_event(const char *home, const char *url, const struct twin_ledger_event *e,
                           struct twin_error *err);

@@ -42,6 +42,40 @@ static size_t artifacts_of(const struct twin_run *r, struct twin_ledger_artifact
     return n;
 }
 
+/* The arm of a run of a rollout, as an event whose id follows from the run's: written once, however
+ * often and by whomever the run is put. */
+static int put_arm(struct twin_ledger *l, const struct twin_run *run, struct twin_error *err)
+{
+    const struct twin_run_rollout *x = &run->rollout;
+    char id[33], key[33];
+    if (!x->arm)
+        return 0;
+    /* which runs are of one job, without what the job's number is */
+    const struct tw_hash128 by = tw_hash_bytes(x->key ? x->key : "", strlen(x->key ? x->key : ""),
+                                               0x6a6f62);
+    const bool has_key = x->key && *x->key;
+    const struct tw_hash128 h = tw_hash_bytes(run->id, strlen(run->id), 0x726f6c6c6f7574);
+    char *subject = tw_printf("%s %u%s%s%s%s", *x->id ? x->id : "-", x->share,
+                              has_key ? " key=" : "", has_key ? tw_hex_128(by.a, by.b, key) : "",
+                              *x->why ? " " : "", x->why);
+    if (!subject)
+        return tw_no_memory(err, "writing to the ledger");
+    const struct twin_ledger_event e = {
+        .id = tw_hex_128(h.a, h.b, id),
+        .time_ns = run->start_realtime_ns,
+        .kind = "rollout-run",
+        .outcome = x->arm,
+        .subject = subject,
+        .project = run->belongs.project,
+        .family = run->belongs.family,
+        .contributor = run->belongs.contributor,
+        .run_id = run->id,
+    };
+    const int rc = twin_ledger_put_event(l, &e, err);
+    tw_free(subject);
+    return rc;
+}
+
 int tw_ledger_put_folder(struct twin_ledger *l, const char *home, const struct twin_run *run,
                          const struct twin_redactor *safe, struct twin_error *err)
 {
@@ -79,6 +113,8 @@ int tw_ledger_put_folder(struct twin_ledger *l, const char *home, const struct t
         rc = twin_ledger_put_run(l, &row, a, artifacts_of(run, a), err);
         if (rc == 0)
             rc = tw_ledger_put_facts_of(l, run, err);
+        if (rc == 0)
+            rc = put_arm(l, run, err);
     } else {
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
     }

@@ -68,8 +68,18 @@ static const char *const version_3[] = {
     "ALTER TABLE compared ADD COLUMN agreed TEXT NOT NULL DEFAULT ''",
     NULL,
 };
+/* Indexes for who asks again and again what was written down since (recorded.c): without them each
+ * look at a million runs reads all of them. */
+static const char *const version_4[] = {
+    "CREATE INDEX runs_by_recorded ON runs (recorded_ns)",
+    "CREATE INDEX facts_by_recorded ON facts (recorded_ns)",
+    "CREATE INDEX comparisons_by_recorded ON comparisons (recorded_ns)",
+    "CREATE INDEX events_by_recorded ON events (recorded_ns)",
+    NULL,
+};
 /* Statements that lead to version i + 1; each list ends in NULL. */
-static const char *const *const versions[TWIN_LEDGER_SCHEMA] = {version_1, version_2, version_3};
+static const char *const *const versions[TWIN_LEDGER_SCHEMA] = {version_1, version_2, version_3,
+                                                                version_4};
 
 /* The one number of a result; no value: 0. */
 static int take_number(void *user, const struct tw_db_value *row, size_t n)

@@ -24,6 +24,16 @@ int twin_provenance_launch(const struct twin_launch_options *o, struct twin_run 
  * none (made by an older twinrun); TWIN_EIO; TWIN_EFORMAT: damaged; TWIN_EVERSION; TWIN_ENOMEM. */
 int twin_provenance_load(const char *run_dir, struct json_t **out, struct twin_error *err);
 
+/*
+ * Code, programs, configuration and data of a recorded run as they are now, in this process's
+ * working folder and environment: what its record says of them, looked at again. home: whose
+ * secrets are masked alike. folder: is given a copy of the code's uncommitted differences
+ * (code.diff); the run's own folder is not touched. *out: the caller's reference. TWIN_EIO,
+ * TWIN_ENOMEM.
+ */
+int twin_provenance_now(const struct twin_run *run, const char *home, const char *folder,
+                        struct json_t **out, struct twin_error *err);
+
 /* ---- what differs between two worlds */
 
 /* How much a difference may change a result's bits, by experience. */

@@ -167,6 +167,10 @@ int tw_check_half(struct tw_check *c, bool *done);
  * verdict stands; what was found becomes notes. */
 void tw_check_rounding(struct tw_check *c);
 
+/* ---- check_threads.c: of two commands that differ, B again with A's numbers of PyTorch's threads.
+ * Up to two runs more, none where the numbers are equal or not known. Notes only. */
+void tw_check_threads(struct tw_check *c);
+
 /* ---- check_extra.c: what follows the runs. None of it changes the outcome. */
 void tw_check_zoom(struct tw_check *c);
 void tw_check_repeat_arm(struct tw_check *c); /* does arm A repeat itself? */

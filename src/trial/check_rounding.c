@@ -96,21 +96,69 @@ static long long count_of(const json_t *counts, const char *key)
     return (long long)json_integer_value(json_object_get(counts, key));
 }
 
-/* The finding: what B computes, how far off it is, and what A has there. */
-static void note_finding(struct twin_verdict *v, const json_t *finding)
+/* What the ranks of the two arms have in common where these have not as many. */
+static void note_ranks(struct twin_verdict *v, const json_t *ranks)
+{
+    long long a = count_of(ranks, "a");
+    long long b = count_of(ranks, "b");
+    if (a == b)
+        return;
+    twin_verdict_note(v,
+                      "rounding: A has %lld rank%s and B %lld: %lld operations of B were held "
+                      "against A's as rows of a batch or parts of a loss; %lld add to a sum over "
+                      "the ranks and were judged by what they lead to",
+                      a, a == 1 ? "" : "s", b, count_of(ranks, "rows"), count_of(ranks, "adds"));
+}
+
+/* Appends where an operation was called: "model.py:3 in forward, called at train.py:9 in main". */
+static void put_place(struct tw_buf *b, const json_t *operation)
+{
+    for (const char *at = text_of(operation, "site"), *end; at; at = end ? end + 1 : NULL) {
+        end = strchr(at, '\n');
+        tw_buf_printf(b, "%.*s%s", (int)(end ? (size_t)(end - at) : strlen(at)), at,
+                      end ? ", called at " : "");
+    }
+}
+
+/* The finding: what B computes, how far off it is, and what A has there. many: B has ranks. */
+static void note_finding(struct twin_verdict *v, const json_t *finding, bool many)
 {
     const json_t *other = json_object_get(finding, "instead_of");
     const json_t *times = json_object_get(finding, "times");
     char far[64] = "";
+    char rank[32] = "";
     if (!other)
         other = json_object_get(finding, "first_in_a");
     if (json_is_number(times))
         snprintf(far, sizeof far, " (%.3g times the bound)", json_number_value(times));
-    twin_verdict_note(v, "beyond rounding: %s of B at %s%s: %s", text_of(finding, "operation"),
-                      text_of(finding, "site"), far, text_of(finding, "why"));
+    if (many)
+        snprintf(rank, sizeof rank, ", rank %lld", count_of(finding, "rank"));
+    struct tw_buf mine = {0}, theirs = {0};
+    put_place(&mine, finding);
+    put_place(&theirs, other);
+    twin_verdict_note(v, "beyond rounding: %s of B at %s%s%s: %s", text_of(finding, "operation"),
+                      mine.data ? mine.data : "", rank, far, text_of(finding, "why"));
     if (other)
         twin_verdict_note(v, "in its place A has %s at %s", text_of(other, "operation"),
-                          text_of(other, "site"));
+                          theirs.data ? theirs.data : "");
+    tw_buf_free(&mine);
+    tw_buf_free(&theirs);
+}
+
+/* Keeps in the verdict what notes say, with the folders of the two runs; the judge has kept all of
+ * it, operation by operation, as rounding.json in B's. */
+static void keep_answer(struct twin_verdict *v, json_t *answer, const char *a, const char *b)
+{
+    if (json_object_get(answer, "failed"))
+        return;
+    if (json_object_get(answer, "unkept"))
+        twin_verdict_note(v, "rounding: what was found of each operation could not be kept: %s",
+                          text_of(answer, "unkept"));
+    json_object_del(answer, "unkept");
+    json_object_set_new(answer, "runs", json_pack("[s,s]", tw_base_name(a), tw_base_name(b)));
+    char *text = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    v->rounding = text ? tw_strdup(text) : NULL;
+    free(text);
 }
 
 static void note_answer(struct twin_verdict *v, const json_t *answer)
@@ -130,7 +178,8 @@ static void note_answer(struct twin_verdict *v, const json_t *answer)
                       count_of(counts, "rounding"), count_of(counts, "inside"),
                       count_of(counts, "not known"), count_of(counts, "after"));
     if (json_is_object(finding))
-        note_finding(v, finding);
+        note_finding(v, finding, count_of(json_object_get(answer, "ranks"), "b") > 1);
+    note_ranks(v, json_object_get(answer, "ranks"));
     for (size_t i = 0; i < json_array_size(notes); i++)
         twin_verdict_note(v, "rounding: %s", json_string_value(json_array_get(notes, i)));
 }
@@ -143,9 +192,11 @@ void tw_check_rounding(struct tw_check *c)
         return;
     if (record_arm(c, 0, &run[0]) == 0 && record_arm(c, 1, &run[1]) == 0) {
         json_t *answer = judge_runs(run[0], run[1], &err);
-        if (answer)
+        if (answer) {
             note_answer(c->series.v, answer);
-        else
+            keep_answer(c->series.v, answer, run[0]->dir, run[1]->dir);
+        }
+        if (!answer)
             twin_verdict_note(c->series.v, "rounding or bug: not known: %s", err.message);
         json_decref(answer);
     }

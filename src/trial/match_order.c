@@ -71,11 +71,15 @@ static unsigned open_of(const char *op, uint32_t *behind)
     return open;
 }
 
-/* Does the name begin with one of these functions? */
+/* Is it a record of one of these functions? "MPI_Recv_c from rank 1" is one of MPI_Recv: its count
+ * is of another type, and nothing else. */
 static bool is_of(const char *name, const char *const *those, size_t count)
 {
+    size_t length = strcspn(name, " ");
+    if (length > 2 && strncmp(name + length - 2, "_c", 2) == 0)
+        length -= 2;
     for (size_t i = 0; i < count; i++)
-        if (strncmp(name, those[i], strlen(those[i])) == 0)
+        if (strlen(those[i]) == length && strncmp(name, those[i], length) == 0)
             return true;
     return false;
 }
@@ -84,16 +88,16 @@ static bool is_of(const char *name, const char *const *those, size_t count)
  * probe found. */
 static bool is_replayed(const char *name)
 {
-    static const char *const those[] = {"MPI_Recv ",     "MPI_Irecv ",    "MPI_Mrecv ",
-                                        "MPI_Imrecv ",   "MPI_Sendrecv ", "MPI_Sendrecv_replace ",
-                                        "MPI_Recv_init "};
+    static const char *const those[] = {"MPI_Recv",     "MPI_Irecv",    "MPI_Mrecv",
+                                        "MPI_Imrecv",   "MPI_Sendrecv", "MPI_Sendrecv_replace",
+                                        "MPI_Recv_init"};
     return is_of(name, those, sizeof those / sizeof *those);
 }
 
 /* Receives that the program learns of by MPI_Wait, MPI_Testany, ... */
 static bool has_end(const char *name)
 {
-    static const char *const those[] = {"MPI_Irecv ", "MPI_Imrecv ", "MPI_Recv_init "};
+    static const char *const those[] = {"MPI_Irecv", "MPI_Imrecv", "MPI_Recv_init"};
     return is_of(name, those, sizeof those / sizeof *those);
 }
 

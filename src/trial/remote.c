@@ -13,6 +13,7 @@
 #include "phrase.h"
 #include "run_state.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -30,6 +31,8 @@ enum { STOP_GRACE_S = 60 };
 enum { WAIT_SAID_S = 120 };
 /* The pulse by which nodes know that somebody still wants their runs. */
 enum { PULSE_S = 10, ROUND_MS = 50, WATCH_MS = 500 };
+/* How long what ends elsewhere may go on to write into the folder that is to be deleted. */
+enum { REMOVE_S = 10 };
 
 /* ---- open and close */
 
@@ -85,13 +88,21 @@ static void write_stop(struct tw_remote_run *x)
         x->stop_ns = tw_monotonic_ns();
 }
 
-static void take_back(struct tw_remote_run *x)
+void tw_remote_cancel(struct tw_remote_run *x)
 {
     struct tw_ticket *t = &x->ticket;
-    if (x->phase != TW_REMOTE_SENT)
+    if (x->phase != TW_REMOTE_SENT || x->cancelled)
         return;
     write_stop(x);
     tw_engine_cancel(x->of->engine, &t, 1);
+    x->cancelled = true;
+}
+
+static void take_back(struct tw_remote_run *x)
+{
+    if (x->phase != TW_REMOTE_SENT)
+        return;
+    tw_remote_cancel(x);
     tw_remote_let_go(x);
     x->phase = TW_REMOTE_ENDED;
 }
@@ -116,12 +127,16 @@ static void take_all_back(struct tw_remote *r)
 {
     struct tw_ticket **t = tw_calloc(r->count + 1, sizeof *t);
     size_t n = 0;
-    for (size_t i = 0; i < r->count; i++)
-        if (r->run[i]->phase == TW_REMOTE_SENT) {
-            write_stop(r->run[i]);
-            if (t)
-                t[n++] = &r->run[i]->ticket;
-        }
+    for (size_t i = 0; i < r->count; i++) {
+        struct tw_remote_run *x = r->run[i];
+        if (!t)
+            tw_remote_cancel(x);
+        if (x->phase != TW_REMOTE_SENT || x->cancelled)
+            continue;
+        write_stop(x);
+        x->cancelled = true;
+        t[n++] = &x->ticket;
+    }
     tw_engine_cancel(r->engine, t, n);
     for (size_t i = 0; i < r->count; i++) {
         tw_remote_let_go(r->run[i]);
@@ -132,6 +147,42 @@ static void take_all_back(struct tw_remote *r)
     tw_free(t);
 }
 
+/* Whether there is a file in a folder, or it cannot be read. */
+static bool holds_anything(const char *path)
+{
+    DIR *d = opendir(path);
+    bool found = !d && errno != ENOENT;
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* A run that was taken back leaves its result, and its engine the log, a moment later: a file that
+ * comes between the look into a folder and its end keeps it there. Orders hold the environment of
+ * the caller, so it is tried until nothing is left; who writes later finds no folder. What else
+ * keeps it will not pass. */
+static void remove_folder(const struct tw_remote *r)
+{
+    const struct timespec round = {.tv_nsec = ROUND_MS * 1000000L};
+    const uint64_t began = tw_monotonic_ns();
+    struct twin_error err = TWIN_ERROR_INIT;
+    while (tw_remove_tree(r->folder, NULL, &err) != 0) {
+        bool comes = errno == ENOTEMPTY || errno == EEXIST;
+        if (!comes || tw_seconds_since(began) > REMOVE_S) {
+            if (holds_anything(r->folder))
+                tw_front_say(r->front,
+                             "%s is left, which holds the environment of this command: %s (delete "
+                             "it when the runs have ended)",
+                             r->folder, err.message);
+            return;
+        }
+        err = (struct twin_error)TWIN_ERROR_INIT;
+        nanosleep(&round, NULL);
+    }
+}
+
 void tw_remote_close(struct tw_remote *r)
 {
     if (r->engine)
@@ -140,7 +191,7 @@ void tw_remote_close(struct tw_remote *r)
         forget(r->run[--r->count]);
     tw_free(r->run);
     if (r->folder)
-        tw_remove_tree(r->folder, NULL, NULL);
+        remove_folder(r);
     tw_free(r->folder);
     tw_free(r->processor);
     tw_free(r->type);
@@ -326,12 +377,21 @@ static void press(struct tw_remote_run *x)
     tw_engine_cancel(x->of->engine, &t, 1);
 }
 
+static bool is_out_of_time(const struct tw_remote_run *x)
+{
+    return x->trial.holds_in_queue && x->trial.deadline_ns &&
+           tw_monotonic_ns() > x->trial.deadline_ns;
+}
+
+static bool is_late(const struct tw_remote_run *x)
+{
+    return x->phase == TW_REMOTE_SENT && !x->started_ns && is_out_of_time(x);
+}
+
 static void look(struct tw_remote_run *x)
 {
     struct tw_result result;
-    bool out_of_time = x->trial.holds_in_queue && x->trial.deadline_ns &&
-                       tw_monotonic_ns() > x->trial.deadline_ns;
-    if (x->phase == TW_REMOTE_WAITS && out_of_time) {
+    if (x->phase == TW_REMOTE_WAITS && is_out_of_time(x)) {
         x->trial.end = TW_TRIAL_OUT_OF_TIME;
         tw_remote_end_with(x,
                            twin_error_set(&x->err, TWIN_EINTR, "the time was up before it began"));
@@ -351,14 +411,27 @@ static void look(struct tw_remote_run *x)
     tw_remote_look_gone(x);
     if (x->phase != TW_REMOTE_SENT)
         return;
-    if (out_of_time && !x->started_ns) {
-        x->trial.end = TW_TRIAL_OUT_OF_TIME;
-        take_back(x);
-        x->rc = twin_error_set(&x->err, TWIN_EINTR, "the time was up before it began");
+    if (is_late(x)) /* see take_back_late */
         return;
-    }
     watch(x);
     press(x);
+}
+
+/* Runs whose time is up before they began. All are told before one is waited for, which may take a
+ * while to end. */
+static void take_back_late(struct tw_remote *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (is_late(r->run[i]))
+            tw_remote_cancel(r->run[i]);
+    for (size_t i = 0; i < r->count; i++) {
+        struct tw_remote_run *x = r->run[i];
+        if (!x->cancelled || !is_late(x))
+            continue;
+        take_back(x);
+        x->trial.end = TW_TRIAL_OUT_OF_TIME;
+        x->rc = twin_error_set(&x->err, TWIN_EINTR, "the time was up before it began");
+    }
 }
 
 /* Shows the nodes that somebody is there. */
@@ -404,6 +477,7 @@ static int service(struct tw_remote *r, struct twin_error *err)
     poll_engine(r);
     for (size_t i = 0; i < r->count; i++)
         look(r->run[i]);
+    take_back_late(r);
     return 0;
 }
 

@@ -287,6 +287,9 @@ void tw_workers_close(struct tw_workers *w)
         tw_workers_wait(w, "", 0);
     }
     for (size_t i = 0; i < w->count; i++)
+        if (w->worker[i].remote)
+            tw_remote_cancel(w->worker[i].remote);
+    for (size_t i = 0; i < w->count; i++)
         tw_remote_drop(w->worker[i].remote);
     for (size_t i = 0; i < w->count; i++)
         twin_run_free(w->worker[i].trial.run);

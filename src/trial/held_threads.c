@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "held_threads.h"
+
+#include "base.h"
+
+#include "src/compare/compare.h"
+
+#include <string.h>
+
+static const char variable[] = "TWINRUN_TORCH_THREADS=";
+
+/* "TWINRUN_TORCH_THREADS=0:2,1:1" of a run; NULL: its numbers are not known, or no memory. */
+static char *variable_of(const struct twin_run *r, struct twin_rank_threads **list, size_t *n)
+{
+    struct tw_buf b = {0};
+    if (!twin_run_threads(r, list, n))
+        return NULL;
+    tw_buf_puts(&b, variable);
+    for (size_t i = 0; i < *n; i++)
+        tw_buf_printf(&b, "%s%d:%u", i ? "," : "", (*list)[i].rank, (*list)[i].threads);
+    return tw_buf_steal(&b);
+}
+
+/* How a person reads the numbers. malloc'ed. */
+static char *words_of(const struct twin_rank_threads *list, size_t n)
+{
+    enum { SHOWN = 16 };
+    struct tw_buf b = {0};
+    bool alike = true;
+    for (size_t i = 1; i < n; i++)
+        alike &= list[i].threads == list[0].threads;
+    for (size_t i = 0; i < (alike ? 1 : n) && i < SHOWN; i++)
+        tw_buf_printf(&b, "%s%u", i ? ", " : "", list[i].threads);
+    if (!alike)
+        tw_buf_printf(&b, "%s on ranks 0 to %zu", n > SHOWN ? ", ..." : "", n - 1);
+    return tw_buf_steal(&b);
+}
+
+bool tw_held_threads_of(const struct twin_run *a, const struct twin_run *b,
+                        struct tw_held_threads *out)
+{
+    struct twin_rank_threads *of_a = NULL, *of_b = NULL;
+    size_t na = 0, nb = 0;
+    char *mine = variable_of(a, &of_a, &na), *theirs = mine ? variable_of(b, &of_b, &nb) : NULL;
+    *out = (struct tw_held_threads){0};
+    if (mine && theirs && na == nb && strcmp(mine, theirs) != 0) {
+        out->words = words_of(of_a, na);
+        out->variable = out->words ? mine : NULL;
+        mine = out->words ? NULL : mine;
+    }
+    tw_free(mine);
+    tw_free(theirs);
+    tw_free(of_a);
+    tw_free(of_b);
+    return out->variable != NULL;
+}
+
+bool tw_held_threads_kept(const struct tw_held_threads *h, const struct twin_run *held)
+{
+    struct twin_rank_threads *list = NULL;
+    size_t n = 0;
+    char *found = variable_of(held, &list, &n);
+    const bool kept = found && strcmp(found, h->variable) == 0;
+    tw_free(found);
+    tw_free(list);
+    return kept;
+}
+
+void tw_held_threads_free(struct tw_held_threads *h)
+{
+    tw_free(h->variable);
+    tw_free(h->words);
+    *h = (struct tw_held_threads){0};
+}
