@@ -236,8 +236,10 @@ void serve_indicators(const struct serve_state *s, const struct serve_query *q, 
 
 void serve_error(const char *why, struct tw_buf *b)
 {
-    serve_put_json(json_pack("{s:s, s:o}", "schema", "twinrun.error/1", "error", serve_text(why)),
-                   b);
+    char *safe = tw_printable_again(why, strnlen(why, TEXT_BYTES));
+    serve_put_json(
+        safe ? json_pack("{s:s, s:s}", "schema", "twinrun.error/1", "error", safe) : NULL, b);
+    tw_free(safe);
 }
 
 static char *event_of(const char *kind, json_t *j)

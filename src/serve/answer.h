@@ -17,11 +17,13 @@ int serve_answer(struct twin_ledger *l, const struct serve_query *q, struct tw_b
 void serve_indicators(const struct serve_state *s, const struct serve_query *q, struct tw_buf *b);
 /* A comparison as the list of verdicts has it. NULL: no memory. */
 json_t *serve_verdict_json(const struct twin_ledger_comparison *c);
-/* A text, printable and cut. */
+/* A text as somebody else wrote it, made printable and cut. One that is printable already is
+ * json_string: this would escape its escapes. */
 json_t *serve_text(const char *s);
 /* Appends j, which is given up, on one line, ASCII alone. */
 void serve_put_json(json_t *j, struct tw_buf *b);
-/* {"schema": "twinrun.error/1", "error": why} */
+/* {"schema": "twinrun.error/1", "error": why}; why: a sentence, the values in which may be
+ * printable already. */
 void serve_error(const char *why, struct tw_buf *b);
 /* The JSON Schema of this name; NULL: there is none. The list of all names is an answer, too. */
 const char *serve_schema(const char *name, size_t *bytes);

@@ -19,14 +19,11 @@ struct serve_client {
     struct serve_client *next;
 };
 
-/* The connection is on its way down, and its request is gone already. */
 static void on_close(struct evhttp_connection *conn, void *user)
 {
     struct serve_client *c = user;
     struct server *s = c->server;
-    const int fd = bufferevent_getfd(evhttp_connection_get_bufferevent(conn));
-    if (fd >= 0 && fd < SERVE_DESCRIPTORS)
-        s->connection[fd] = (struct serve_connection){.bev = NULL};
+    serve_guard_closed(s, conn, c->req);
     for (struct serve_client **p = &s->clients; *p; p = &(*p)->next)
         if (*p == c) {
             *p = c->next;

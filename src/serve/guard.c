@@ -146,6 +146,17 @@ void serve_guard_answering(struct server *s, struct evhttp_request *req, bool ev
     evhttp_request_set_on_complete_cb(req, on_complete, s);
 }
 
+void serve_guard_closed(struct server *s, struct evhttp_connection *conn,
+                        struct evhttp_request *req)
+{
+    struct serve_connection *c = at(s, bufferevent_getfd(evhttp_connection_get_bufferevent(conn)));
+    if (c)
+        *c = (struct serve_connection){.bev = NULL};
+    /* libevent has let go of it where the client ended, and frees it by itself where we do */
+    if (!evhttp_request_get_connection(req))
+        evhttp_request_free(req);
+}
+
 void serve_guard_tick(struct server *s)
 {
     const uint64_t now_ns = tw_monotonic_ns();

@@ -265,8 +265,8 @@ static int start_telling(struct server *s, struct twin_error *err)
     find_where(s, where, sizeof where);
     if (s->o->alertmanager) {
         const char *reached = s->o->unix_path ? "" : where;
-        rc = serve_teller_start(s->o, s->o->external_url ? s->o->external_url : reached, &s->teller,
-                                err);
+        rc = serve_teller_start(s->o, s->o->external_url ? s->o->external_url : reached, s->workers,
+                                &s->teller, err);
     }
     if (rc == 0)
         tw_front_say(s->front, "serve: listening on %s", where);
@@ -276,7 +276,6 @@ static int start_telling(struct server *s, struct twin_error *err)
 static void stop(struct server *s)
 {
     serve_teller_stop(s->teller);
-    serve_workers_stop(s->workers);
     serve_clients_free(s);
     if (s->http) /* with its listener, once that is bound */
         evhttp_free(s->http);
@@ -286,6 +285,7 @@ static void stop(struct server *s)
             event_free(events[i]);
     if (s->base)
         event_base_free(s->base);
+    serve_workers_stop(s->workers); /* with questions that connections held until now */
     SSL_CTX_free(s->tls);
     serve_state_free(s->state);
     serve_shown_free(&s->shown);

@@ -92,6 +92,9 @@ struct bufferevent *serve_guard_new(struct event_base *base, void *server);
 struct serve_connection *serve_guard_of(struct server *s, struct evhttp_request *req);
 /* An answer begins; the guard learns by itself when it has ended. */
 void serve_guard_answering(struct server *s, struct evhttp_request *req, bool events);
+/* A connection ends while a request of it has no answer, or half of one: for its closecb. */
+void serve_guard_closed(struct server *s, struct evhttp_connection *conn,
+                        struct evhttp_request *req);
 void serve_guard_tick(struct server *s);
 void serve_fault(struct server *s, enum serve_fault f, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

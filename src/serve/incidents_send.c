@@ -1,38 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The thread that tells an Alertmanager. It has a connection to the ledger of its own and keeps
- * nobody waiting. An Alertmanager forgets what it is not told again, and may be started anew, so
- * all incidents are told every half minute; one that does not answer is asked less and less often.
+ * The thread that tells an Alertmanager what the watcher found; it keeps nobody waiting. While the
+ * ledger cannot be read, what was known is told on. An Alertmanager forgets what it is not told
+ * again, and may be started anew, so all incidents are told every half minute; one that does not
+ * answer is asked less and less often.
  */
 #include "incidents.h"
 
 #include "serve.h"
+#include "thread.h"
+#include "told.h"
+#include "workers.h"
 
 #include "base.h"
 
-#include "src/net/http.h"
-
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-/* LOOK_S: the ledger is asked for its mark; OLD_S: looked at anew in any case. SAID_FOR_S: that an
- * end is told again, for an Alertmanager that loses what it was told. */
-enum {
-    LOOK_S = 1,
-    OLD_S = 60,
-    REST = 4,
-    AGAIN_S = 30,
-    BACK_OFF_S = 60,
-    SAID_FOR_S = 900,
-    TIMEOUT_S = 10,
-    BATCH = 64,
-    TOKEN_MOST = 4096,
-    WHY_BYTES = 200
-};
+/* LOOK_S: how often the watcher is asked. SAID_FOR_S: that an end is told again, for an
+ * Alertmanager that loses what it was told. */
+enum { LOOK_S = 1, AGAIN_S = 30, BACK_OFF_S = 60, SAID_FOR_S = 900, BATCH = 64 };
 static const int64_t SECOND_NS = 1000000000;
 
 /* An incident of `found`, with what an Alertmanager knows it by. */
@@ -45,23 +32,18 @@ struct told {
 
 struct serve_teller {
     const struct tw_serve_options *o;
-    struct serve_incident_rules rules;
+    struct serve_workers *workers;
     char *url, *link;
-    pthread_mutex_t lock;
-    pthread_cond_t stopping;
+    struct serve_end end;
     pthread_t thread;
     bool runs;
-    /* behind the lock */
-    bool stop;
-    char said[600];
+    char said[600]; /* behind the lock of the end */
     /* of the thread alone */
-    struct twin_ledger *ledger;
-    char mark[TWIN_LEDGER_MARK_BYTES];
-    int64_t looked_ns, tell_ns; /* when it was looked; when to tell next */
-    double took_s;
+    int64_t tell_ns;               /* when to tell next */
+    struct serve_incidents *fresh; /* that are not in `found` yet */
     struct serve_incidents found;
     struct told *told; /* beside found */
-    /* known to the Alertmanager, while the ledger says them no more: their end is told */
+    /* known to the Alertmanager, while the watcher says them no more: their end is told */
     struct serve_incidents gone;
     size_t left_out;
     unsigned wait_s; /* 0: the last request went well */
@@ -73,9 +55,9 @@ static void say(struct serve_teller *t, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    pthread_mutex_lock(&t->lock);
+    pthread_mutex_lock(&t->end.lock);
     vsnprintf(t->said, sizeof t->said, format, ap);
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_unlock(&t->end.lock);
     va_end(ap);
 }
 
@@ -83,19 +65,19 @@ bool serve_teller_said(struct serve_teller *t, char *out, size_t room)
 {
     if (!t)
         return false;
-    pthread_mutex_lock(&t->lock);
+    pthread_mutex_lock(&t->end.lock);
     snprintf(out, room, "%s", t->said);
     t->said[0] = '\0';
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_unlock(&t->end.lock);
     return *out != '\0';
 }
 
 static bool stops(void *user)
 {
     struct serve_teller *t = user;
-    pthread_mutex_lock(&t->lock);
-    const bool stop = t->stop;
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_lock(&t->end.lock);
+    const bool stop = t->end.stop;
+    pthread_mutex_unlock(&t->end.lock);
     return stop;
 }
 
@@ -139,6 +121,14 @@ static void let_go(struct serve_teller *t, int64_t now_ns)
     }
 }
 
+static void free_fresh(struct serve_teller *t)
+{
+    if (t->fresh)
+        serve_incidents_free(t->fresh);
+    tw_free(t->fresh);
+    t->fresh = NULL;
+}
+
 /* Puts what was found in the place of what was before. */
 static int take(struct serve_teller *t, struct serve_incidents *found, int64_t now_ns)
 {
@@ -168,97 +158,39 @@ static int take(struct serve_teller *t, struct serve_incidents *found, int64_t n
     return 0;
 }
 
-/* ---- the ledger */
-
-/* Looks where the ledger changed, or time went on. A ledger that cannot be read is what the watcher
- * says; what was known is told on. */
-static int look(struct serve_teller *t, struct twin_error *err)
+/* Takes what the watcher found since the last time; without memory it is tried again. */
+static void look(struct serve_teller *t)
 {
-    char mark[TWIN_LEDGER_MARK_BYTES] = "";
-    const int64_t now_ns = tw_realtime_ns();
-    const uint64_t from = tw_monotonic_ns();
-    struct serve_incidents found;
-    int rc = t->ledger ? 0 : twin_ledger_open_to_read(t->o->home, t->o->ledger, &t->ledger, err);
-    rc = rc ? rc : twin_ledger_change(t->ledger, mark, err);
-    if (rc == 0 && strcmp(mark, t->mark) == 0 && now_ns - t->looked_ns < OLD_S * SECOND_NS)
-        return 0;
-    const bool changed = strcmp(mark, t->mark) != 0;
-    rc = rc ? rc : serve_incidents_find(t->ledger, &t->rules, now_ns, &found, err);
-    if (rc == 0 && (rc = take(t, &found, now_ns)) != 0)
-        serve_incidents_free(&found);
-    t->took_s = (double)(tw_monotonic_ns() - from) / 1e9;
-    if (rc != 0) {
-        twin_ledger_close(t->ledger);
-        t->ledger = NULL;
-        t->mark[0] = '\0';
-        return rc;
+    struct serve_incidents *newer = serve_workers_take_incidents(t->workers);
+    if (newer) {
+        free_fresh(t);
+        t->fresh = newer;
     }
-    memcpy(t->mark, mark, sizeof mark);
-    t->looked_ns = now_ns;
-    if (changed && !t->wait_s)
+    if (!t->fresh || take(t, t->fresh, tw_realtime_ns()) != 0)
+        return;
+    tw_free(t->fresh); /* what is in it is in `found` */
+    t->fresh = NULL;
+    if (!t->wait_s)
         t->tell_ns = 0; /* at once; one that does not answer is left its time */
-    return 0;
 }
 
 /* ---- the request */
 
-/* The token's header, read anew each time, since tokens are replaced while servers run. "" in *out
- * where there is no token. */
-static int read_token(const char *path, char **out, struct twin_error *err)
+/* The Alertmanager as the command line has it. */
+static struct serve_told alertmanager(const struct tw_serve_options *o)
 {
-    char *text = NULL;
-    size_t n = 0;
-    int rc = path ? tw_read_file(path, TOKEN_MOST, &text, &n, err) : 0;
-    while (rc == 0 && n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
-        n--;
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        if (text[i] <= ' ' || text[i] > '~')
-            rc = twin_error_set(err, TWIN_EINVAL,
-                                "%s: expected one line of ASCII without blanks as the token of the "
-                                "Alertmanager",
-                                path);
-    if (rc == 0 && path && !n)
-        rc = twin_error_set(err, TWIN_EINVAL, "%s: expected a token, found an empty file", path);
-    if (rc == 0)
-        *out = path ? tw_printf("Authorization: Bearer %.*s", (int)n, text) : tw_strdup("");
-    if (text) {
-        explicit_bzero(text, n);
-        tw_free(text);
-    }
-    if (rc == 0 && !*out)
-        rc = tw_no_memory(err, "for the token");
-    return rc;
+    return (struct serve_told){.option = "alertmanager",
+                               .name = "an Alertmanager",
+                               .url = o->alertmanager,
+                               .token_file = o->alertmanager_token_file,
+                               .ca_file = o->alertmanager_ca};
 }
 
 static int post(struct serve_teller *t, const char *body, struct twin_error *err)
 {
-    char *token = NULL, *answer = NULL;
-    size_t bytes = 0;
-    long status = 0;
-    int rc = read_token(t->o->alertmanager_token_file, &token, err);
-    const char *const headers[] = {"Content-Type: application/json",
-                                   "Expect:", rc == 0 && *token ? token : NULL, NULL};
-    const struct tw_http_request q = {.url = t->url,
-                                      .body = body,
-                                      .headers = headers,
-                                      .ca_file = t->o->alertmanager_ca,
-                                      .timeout_s = TIMEOUT_S,
-                                      .server = "an Alertmanager",
-                                      .stop = stops,
-                                      .user = t};
-    rc = rc ? rc : tw_http(&q, &status, &answer, &bytes, err);
-    if (rc == 0 && (status < 200 || status > 299)) {
-        char *why = tw_printable(answer, bytes < WHY_BYTES ? bytes : WHY_BYTES);
-        rc = twin_error_set(err, TWIN_EIO, "%s: expected status 200, found %ld%s%s", t->url, status,
-                            why && *why ? ": " : "", why ? why : "");
-        tw_free(why);
-    }
-    if (token) {
-        explicit_bzero(token, strlen(token));
-        tw_free(token);
-    }
-    tw_free(answer);
-    return rc;
+    const struct serve_told to = alertmanager(t->o);
+    struct tw_http_request q = {.url = t->url, .body = body, .stop = stops, .user = t};
+    return serve_told_send(&to, &q, "Content-Type: application/json", err);
 }
 
 /* Is this one to be told now? Its end is told for a while, and no longer. */
@@ -311,23 +243,6 @@ static int tell(struct serve_teller *t, int64_t now_ns, struct twin_error *err)
 
 /* ---- the thread */
 
-/* Waits for so long, or until the end: true. */
-static bool rest(struct serve_teller *t, int64_t ns)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    const int64_t all = until.tv_nsec + ns % SECOND_NS;
-    until.tv_sec += ns / SECOND_NS + all / SECOND_NS;
-    until.tv_nsec = all % SECOND_NS;
-    pthread_mutex_lock(&t->lock);
-    int rc = 0;
-    while (!t->stop && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&t->stopping, &t->lock, &until);
-    const bool stop = t->stop;
-    pthread_mutex_unlock(&t->lock);
-    return stop;
-}
-
 /* Tells when it is time, and decides when the next time is. */
 static void tell_in_time(struct serve_teller *t)
 {
@@ -354,92 +269,47 @@ static void *tell_on(void *user)
 {
     struct serve_teller *t = user;
     for (;;) {
-        struct twin_error err = TWIN_ERROR_INIT;
-        look(t, &err);
+        look(t);
         tell_in_time(t);
-        const int64_t pause = (int64_t)(REST * t->took_s * 1e9);
-        t->took_s = 0;
-        if (rest(t, pause > LOOK_S * SECOND_NS ? pause : LOOK_S * SECOND_NS))
+        if (serve_end_rest(&t->end, LOOK_S * SECOND_NS))
             return NULL;
     }
 }
 
 /* ---- start and end */
 
-/* Does the URL lead to this machine? Then nobody between reads a token. */
-static bool is_near(const char *host)
-{
-    static const char *const near[] = {"localhost", "127.0.0.1", "[::1]"};
-    for (size_t i = 0; i < sizeof near / sizeof near[0]; i++) {
-        const size_t n = strlen(near[i]);
-        if (strncmp(host, near[i], n) == 0 && strchr(":/", host[n]))
-            return true;
-    }
-    return false;
-}
-
 static int make_url(const struct tw_serve_options *o, char **out, struct twin_error *err)
 {
-    const char *url = o->alertmanager;
-    const char *host = strstr(url, "://");
-    const bool is_tls = tw_starts(url, "https://");
-    host = host ? host + 3 : "";
-    bool ok = (is_tls || tw_starts(url, "http://")) && *host && *host != '/';
-    for (const char *c = url; ok && *c; c++)
-        ok = *c > ' ' && *c <= '~' && !strchr("?#@", *c);
-    if (!ok)
-        return twin_error_set(err, TWIN_EINVAL,
-                              "--alertmanager: expected http://HOST:PORT or https://HOST:PORT, "
-                              "without a password (that is what --alertmanager-token-file is for), "
-                              "found \"%s\"",
-                              url);
-    if (o->alertmanager_token_file && !is_tls && !is_near(host))
-        return twin_error_set(err, TWIN_EINVAL,
-                              "--alertmanager %s: expected https:// where a token is sent to "
-                              "another machine",
-                              url);
-    *out = tw_printf("%s%sapi/v2/alerts", url, tw_ends(url, "/") ? "" : "/");
+    const struct serve_told to = alertmanager(o);
+    const int rc = serve_told_check(&to, err);
+    if (rc != 0)
+        return rc;
+    *out = tw_printf("%s%sapi/v2/alerts", to.url, tw_ends(to.url, "/") ? "" : "/");
     return *out ? 0 : tw_no_memory(err, "for the server");
 }
 
-static int start_thread(struct serve_teller *t, struct twin_error *err)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    t->runs = pthread_create(&t->thread, NULL, tell_on, t) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return t->runs ? 0 : twin_error_set(err, TWIN_EIO, "no thread can be started");
-}
-
-int serve_teller_start(const struct tw_serve_options *o, const char *link,
+int serve_teller_start(const struct tw_serve_options *o, const char *link, struct serve_workers *w,
                        struct serve_teller **out, struct twin_error *err)
 {
     struct serve_teller *t = tw_calloc(1, sizeof *t);
-    pthread_condattr_t clock;
+    const struct serve_told to = alertmanager(o);
     char *token = NULL;
     *out = NULL;
     if (!t)
         return tw_no_memory(err, "for the server");
     t->o = o;
-    t->rules = serve_incident_rules_of(o);
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->stopping, &clock);
-    pthread_condattr_destroy(&clock);
+    t->workers = w;
+    serve_end_init(&t->end);
     int rc = make_url(o, &t->url, err);
     rc = rc ? rc : tw_http_ready("an Alertmanager", err);
-    rc = rc ? rc : read_token(o->alertmanager_token_file, &token, err);
+    rc = rc ? rc : serve_told_token(&to, &token, err);
     if (rc == 0) {
         t->link = *link && !tw_ends(link, "/") ? tw_printf("%s/", link) : tw_strdup(link);
         rc = t->link ? 0 : tw_no_memory(err, "for the server");
     }
-    rc = rc ? rc : start_thread(t, err);
-    if (token) {
-        explicit_bzero(token, strlen(token));
-        tw_free(token);
-    }
+    if (rc == 0 && !(t->runs = serve_thread_start(&t->thread, tell_on, t)))
+        rc = twin_error_set(err, TWIN_EIO, "no thread can be started");
+    serve_told_token_free(token);
     if (rc != 0)
         serve_teller_stop(t);
     else
@@ -451,18 +321,14 @@ void serve_teller_stop(struct serve_teller *t)
 {
     if (!t)
         return;
-    pthread_mutex_lock(&t->lock);
-    t->stop = true;
-    pthread_cond_broadcast(&t->stopping);
-    pthread_mutex_unlock(&t->lock);
+    serve_end_tell(&t->end);
     if (t->runs)
         pthread_join(t->thread, NULL);
     free_told(t->told, t->found.count);
     serve_incidents_free(&t->found);
     serve_incidents_free(&t->gone);
-    twin_ledger_close(t->ledger);
-    pthread_cond_destroy(&t->stopping);
-    pthread_mutex_destroy(&t->lock);
+    free_fresh(t);
+    serve_end_destroy(&t->end);
     tw_free(t->url);
     tw_free(t->link);
     tw_free(t);

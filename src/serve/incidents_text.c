@@ -7,32 +7,26 @@
 #include "incidents.h"
 
 #include "base.h"
-#include "json_text.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-/* A time as RFC 3339 has it. */
 static json_t *time_json(int64_t ns)
 {
-    const time_t s = (time_t)(ns / 1000000000);
-    struct tm tm;
-    char day[32];
-    if (!gmtime_r(&s, &tm) || !strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm))
-        return NULL;
-    return json_sprintf("%s.%09dZ", day, (int)(ns % 1000000000));
+    char text[32];
+    tw_utc_time(ns, true, text);
+    return json_string(text);
 }
 
 static json_t *labels_json(const struct serve_incident *i)
 {
     const char *name = i->unproven ? "TwinrunRunUnproven" : "TwinrunRunDiverged";
-    json_t *j = json_pack("{s:s, s:s, s:o, s:s, s:s, s:s}", "alertname", name, "source",
-                          "twinrun-event", "project", tw_json_text(i->project), "run_id", i->run,
-                          "command_id", i->command_id, "severity", i->page ? "page" : "ticket");
-    if (j && *i->layer && json_object_set_new(j, "layer", tw_json_text(i->layer)) != 0) {
+    json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "alertname", name, "source",
+                          "twinrun-event", "project", i->project, "run_id", i->run, "command_id",
+                          i->command_id, "severity", i->page ? "page" : "ticket");
+    if (j && *i->layer && json_object_set_new(j, "layer", json_string(i->layer)) != 0) {
         json_decref(j);
         return NULL;
     }
@@ -71,7 +65,7 @@ static char *description(const struct serve_incident *i)
 /* Adds a text that is given up to; an empty one is left out. False: no memory. */
 static bool annotate(json_t *j, const char *name, char *text)
 {
-    const bool ok = text && (!*text || json_object_set_new(j, name, tw_json_text(text)) == 0);
+    const bool ok = text && (!*text || json_object_set_new(j, name, json_string(text)) == 0);
     tw_free(text);
     return ok;
 }

@@ -185,25 +185,47 @@ static const struct family families[] = {
      3},
 };
 
-static void put_family(struct writing *w, const struct family *f)
+/* fresh: with zeros. */
+static void put_samples(struct writing *w, const struct family *f, const struct tw_slo_project *p,
+                        bool fresh)
 {
     static const struct tw_slo_counter none = {.n = 0};
-    put_head(w, f->name, "counter", f->help);
-    for (size_t i = 0; i < w->s->counted.count; i++) {
-        const struct tw_slo_project *p = &w->s->counted.project[i];
-        for (size_t k = 0; k < f->samples; k++) {
-            const struct tw_slo_counter *c = w->fresh && w->fresh[i]
-                                                 ? &none
-                                                 : &p->count[f->sample[k].count];
-            tw_buf_printf(w->b, "%s_total{", f->name);
-            put_label(w->b, "project", p->name);
-            tw_buf_puts(w->b, ",");
-            put_label(w->b, f->label, f->sample[k].value);
-            tw_buf_printf(w->b, "} %llu", (unsigned long long)c->n);
-            put_exemplar(w, c);
-            tw_buf_puts(w->b, "\n");
-        }
+    for (size_t k = 0; k < f->samples; k++) {
+        const struct tw_slo_counter *c = fresh ? &none : &p->count[f->sample[k].count];
+        tw_buf_printf(w->b, "%s_total{", f->name);
+        put_label(w->b, "project", p->name);
+        tw_buf_puts(w->b, ",");
+        put_label(w->b, f->label, f->sample[k].value);
+        tw_buf_printf(w->b, "} %llu", (unsigned long long)c->n);
+        put_exemplar(w, c);
+        tw_buf_puts(w->b, "\n");
     }
+}
+
+static void put_family(struct writing *w, const struct family *f)
+{
+    put_head(w, f->name, "counter", f->help);
+    for (size_t i = 0; i < w->s->counted.count; i++)
+        put_samples(w, f, &w->s->counted.project[i], w->fresh && w->fresh[i]);
+}
+
+bool serve_metrics_of_ci(const struct tw_slo_project *p, struct tw_buf *b)
+{
+    struct writing w = {.b = b};
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        const struct family *f = &families[i];
+        bool any = false;
+        if (f->sample[0].count != TW_COUNT_CI_PASS)
+            continue;
+        for (size_t k = 0; k < f->samples; k++)
+            any |= p->count[f->sample[k].count].n > 0;
+        if (!any)
+            return false;
+        put_head(&w, f->name, "counter", f->help);
+        put_samples(&w, f, p, false);
+        return true;
+    }
+    return false;
 }
 
 static void put_durations_of(struct writing *w, const struct tw_slo_project *p, bool fresh)

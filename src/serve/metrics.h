@@ -28,5 +28,8 @@ struct serve_live {
  * was memory. */
 void serve_metrics(const struct serve_state *s, const struct serve_live *live, bool openmetrics,
                    struct serve_shown *shown, struct tw_buf *b);
+/* The results of CI of one project alone, in the text format 0.0.4. False: it has none, and nothing
+ * was appended. */
+bool serve_metrics_of_ci(const struct tw_slo_project *p, struct tw_buf *b);
 
 #endif

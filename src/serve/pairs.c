@@ -7,11 +7,11 @@
 #include "pair.h"
 
 #include "answer.h"
+#include "thread.h"
 #include "workers.h"
 
 #include "base.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -270,7 +270,7 @@ struct serve_pairs *serve_pairs_start(void (*done)(void *user, struct serve_job 
     p->jobs_end = &p->jobs;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
-    while (p->threads < THREADS && pthread_create(&p->thread[p->threads], NULL, work, p) == 0)
+    while (p->threads < THREADS && serve_thread_start(&p->thread[p->threads], work, p))
         p->threads++;
     if (p->threads == THREADS)
         return p;

@@ -222,15 +222,21 @@ static void send_indicators(struct server *s, struct evhttp_request *req,
     reply(req, 200, "application/json", &b);
 }
 
+static void send_incidents(struct server *s, struct evhttp_request *req)
+{
+    const struct serve_incident_rules rules = serve_incident_rules_of(s->o);
+    struct tw_buf b = {0};
+    serve_incidents_answer(&s->state->incidents, &rules, s->state->made_ns, tw_realtime_ns(), &b);
+    reply(req, 200, "application/json", &b);
+}
+
 /* ---- from the asker */
 
 /* The question is still on its way; whoever asked is gone. */
 static void on_close(struct evhttp_connection *conn, void *user)
 {
     struct pending *p = user;
-    const int fd = bufferevent_getfd(evhttp_connection_get_bufferevent(conn));
-    if (fd >= 0 && fd < SERVE_DESCRIPTORS)
-        p->server->connection[fd] = (struct serve_connection){.bev = NULL};
+    serve_guard_closed(p->server, conn, p->req);
     p->conn = NULL;
     p->req = NULL;
 }
@@ -268,7 +274,6 @@ void serve_send_jobs(struct server *s, struct serve_job *jobs)
             bufferevent_set_timeouts(evhttp_connection_get_bufferevent(p->conn), &wait, &wait);
             reply(p->req, jobs->status, "application/json", &jobs->body);
         }
-        tw_free(p);
         serve_job_free(jobs);
         jobs = next;
     }
@@ -289,7 +294,9 @@ void serve_request(struct evhttp_request *req, void *server)
         reply_fault(req, status, why);
         return;
     }
-    if (!s->state && (q.route == SERVE_METRICS || q.route == SERVE_INDICATORS)) {
+    const bool held = q.route == SERVE_METRICS || q.route == SERVE_INDICATORS ||
+                      q.route == SERVE_INCIDENT_LIST;
+    if (!s->state && held) {
         reply_fault(req, 503, "the ledger is still being read");
         return;
     }
@@ -303,6 +310,7 @@ void serve_request(struct evhttp_request *req, void *server)
     case SERVE_HEALTH: send_health(s, req); break;
     case SERVE_METRICS: send_metrics(s, req); break;
     case SERVE_INDICATORS: send_indicators(s, req, &q); break;
+    case SERVE_INCIDENT_LIST: send_incidents(s, req); break;
     case SERVE_SCHEMA: send_schema(req, &q); break;
     case SERVE_SCHEMAS: {
         struct tw_buf b = {0};

@@ -29,6 +29,8 @@ struct tw_serve_options {
     const char *cert, *key; /* PEM; NULL: no TLS */
     /* incidents.h: who is told of them; NULL: nobody. ca: PEM, instead of the system's; NULL */
     const char *alertmanager, *alertmanager_token_file, *alertmanager_ca;
+    /* who is pushed the results of CI, by tw_serve_push alone */
+    const char *pushgateway, *pushgateway_token_file, *pushgateway_ca;
     const char *external_url; /* of this server, as people reach it; NULL: where it listens */
     uint64_t incident_hours, cool_down_minutes;
 };
@@ -39,5 +41,8 @@ int tw_serve(const struct tw_serve_options *o, const struct tw_front *front,
 /* The metrics once, as the file twinrun.prom in a folder that node exporter reads; replaced in one
  * step. */
 int tw_serve_textfile(const struct tw_serve_options *o, const char *folder, struct twin_error *err);
+/* The results of CI once, to the Pushgateway of o: a group for each project that has any. *groups:
+ * how many were pushed, also with an error. */
+int tw_serve_push(const struct tw_serve_options *o, size_t *groups, struct twin_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A snapshot of all that metrics and indicators are made of. Everything is copied out of the
- * history, which is freed again: of a million runs a few kilobytes stay.
+ * history, which goes on changing: of a million runs a few kilobytes stay.
  */
 #include "state.h"
 
@@ -46,6 +46,7 @@ void serve_state_free(struct serve_state *s)
     }
     tw_free(s->row);
     tw_slo_counted_free(&s->counted);
+    serve_incidents_free(&s->incidents);
     tw_free(s);
 }
 
@@ -232,34 +233,29 @@ static int fill_rows(struct serve_state *s, const struct tw_slo_history *whole,
     return rc;
 }
 
-static int fill(struct serve_state *s, struct twin_ledger *l, const struct tw_slo_targets *t,
-                struct tw_slo_counted *high, struct twin_error *err)
+static int fill(struct serve_state *s, const struct serve_making *m, struct twin_error *err)
 {
     const struct twin_ledger_page page = {.outcome = "differ", .limit = SERVE_DIVERGENCES};
     struct twin_ledger_place next;
-    struct tw_slo_history *h = NULL;
-    int rc = tw_slo_history_load(l, NULL, 0, &h, err);
-    rc = rc ? rc : tw_slo_count(h, &s->counted, err);
-    rc = rc ? rc : fill_rows(s, h, t, err);
-    tw_slo_history_free(h);
+    int rc = tw_slo_count(m->h, &s->counted, err);
+    rc = rc ? rc : fill_rows(s, m->h, m->targets, err);
     if (rc == 0)
-        never_fall(&s->counted, high);
-    rc = rc ? rc : copy_counted(&s->counted, high);
+        never_fall(&s->counted, m->high);
+    rc = rc ? rc : copy_counted(&s->counted, m->high);
     rc = rc ? rc : name_projects(&s->counted);
-    return rc ? rc : twin_ledger_page_of_comparisons(l, &page, add_divergence, s, &next, err);
+    if (rc == 0 && m->rules)
+        rc = serve_incidents_find(m->h, m->rules, m->now_ns, &s->incidents);
+    return rc ? rc : twin_ledger_page_of_comparisons(m->l, &page, add_divergence, s, &next, err);
 }
 
-int serve_state_make(struct twin_ledger *l, const struct tw_slo_targets *t, int64_t now_ns,
-                     struct tw_slo_counted *high, struct serve_state **out, struct twin_error *err)
+int serve_state_make(const struct serve_making *m, struct serve_state **out, struct twin_error *err)
 {
-    const uint64_t from = tw_monotonic_ns();
     struct serve_state *s = tw_calloc(1, sizeof *s);
     *out = NULL;
     if (!s)
         return tw_no_memory(err, "reading the ledger");
-    s->made_ns = now_ns;
-    int rc = fill(s, l, t, high, err);
-    s->seconds = (double)(tw_monotonic_ns() - from) / 1e9;
+    s->made_ns = m->now_ns;
+    int rc = fill(s, m, err);
     if (rc == 0)
         *out = s;
     else

@@ -8,5 +8,5 @@ int tw_serve(const struct tw_serve_options *o, const struct tw_front *front, str
     (void)front;
     return twin_error_set(err, TWIN_EUNSUPPORTED,
                           "this twinrun was built without libevent (package libevent-dev): it "
-                          "cannot listen; --textfile works all the same");
+                          "cannot listen; --textfile and --pushgateway work all the same");
 }

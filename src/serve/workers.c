@@ -5,8 +5,8 @@
  *
  * When the watcher looks again: once a second it asks for the ledger's mark, which costs next to
  * nothing, and makes a new snapshot where the mark is another one, or the last snapshot is a minute
- * old (windows move on). It rests four times as long as a snapshot took, so that even a million
- * runs cost a fifth of a processor at most.
+ * old (windows move on). A million runs take seconds each time, so it has a share of all time
+ * (share.h): what waits for it is looked at later.
  */
 #include "workers.h"
 
@@ -14,47 +14,45 @@
 #include "incidents.h"
 #include "pair.h"
 #include "search.h"
+#include "share.h"
+#include "thread.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_S = 1, OLD_S = 60, REST = 4, JOBS_MOST = 512, NEWS_MOST = 2000, WHY_MAX = 360 };
+enum { LOOK_S = 1, OLD_S = 60, JOBS_MOST = 512, WHY_MAX = 360 };
 static const int64_t SECOND_NS = 1000000000;
-/* Writers' clocks may be off by that much, and a transaction may take that long. */
-static const int64_t OVERLAP_NS = (int64_t)3600 * 1000000000;
 
 struct serve_workers {
     const struct tw_serve_options *o;
-    pthread_mutex_t lock;
-    pthread_cond_t asked, stopping;
+    struct serve_end end;
+    pthread_cond_t asked;
     pthread_t watcher, asker;
     bool watches, asks; /* these threads run */
     int wake[2];
     struct serve_pairs *pairs;
-    /* behind the lock */
-    bool stop, up;
+    /* behind the lock of the end */
+    bool up;
     size_t waiting;
     struct serve_job *jobs, **jobs_end, *done, **done_end;
     struct serve_news *news, **news_end;
     struct serve_state *fresh, *old;
+    struct serve_incidents *incidents; /* to be told; NULL: taken */
     char said[400];
     /* of the watcher alone */
     struct tw_slo_counted high;
     struct twin_ledger *ledger;
+    struct tw_slo_kept *kept; /* what it says */
     char mark[TWIN_LEDGER_MARK_BYTES];
-    int64_t made_ns;
-    double took_s;
-    char (*seen)[33]; /* sorted ids of what is not new any more */
-    size_t seen_count;
-    bool primed;
+    uint64_t made_at_ns; /* of the monotonic clock */
+    struct serve_share share;
+    bool loaded; /* the last look read everything */
+    struct serve_seen seen;
     struct serve_searches searches;
 };
 
@@ -70,14 +68,14 @@ static void wake(struct serve_workers *w)
 /* Keeps for the log that the ledger went away, or came back. */
 static void set_up(struct serve_workers *w, bool up, const char *why)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->end.lock);
     if (up != w->up)
         snprintf(w->said, sizeof w->said, "%s%.*s",
                  up ? "the ledger can be read again" : "the ledger cannot be read: ", WHY_MAX,
                  up ? "" : why);
     const bool changed = up != w->up;
     w->up = up;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->end.lock);
     if (changed)
         wake(w);
 }
@@ -87,7 +85,7 @@ void serve_workers_take(struct serve_workers *w, struct serve_taken *out)
     char bytes[64];
     while (read(w->wake[0], bytes, sizeof bytes) == (ssize_t)sizeof bytes)
         ;
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->end.lock);
     *out = (struct serve_taken){.state = w->fresh, .done = w->done, .news = w->news, .up = w->up};
     memcpy(out->said, w->said, sizeof out->said);
     w->said[0] = '\0';
@@ -96,179 +94,140 @@ void serve_workers_take(struct serve_workers *w, struct serve_taken *out)
     w->done_end = &w->done;
     w->news = NULL;
     w->news_end = &w->news;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->end.lock);
 }
 
 void serve_workers_drop(struct serve_workers *w, struct serve_state *s)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->end.lock);
     struct serve_state *before = w->old;
     w->old = s;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->end.lock);
     serve_state_free(before);
+}
+
+static void free_incidents(struct serve_incidents *s)
+{
+    if (s)
+        serve_incidents_free(s);
+    tw_free(s);
+}
+
+struct serve_incidents *serve_workers_take_incidents(struct serve_workers *w)
+{
+    pthread_mutex_lock(&w->end.lock);
+    struct serve_incidents *s = w->incidents;
+    w->incidents = NULL;
+    pthread_mutex_unlock(&w->end.lock);
+    return s;
 }
 
 /* ---- news */
 
-/* What one look found: all ids within the overlap, and the events of those that are new. */
-struct looking {
-    struct serve_workers *w;
-    char (*id)[33];
-    size_t count, room;
-    struct serve_news *first, **end;
-    size_t fresh;
-};
-
-static int by_id(const void *x, const void *y)
+/* Hands news to the thread of the clients, with the lock. */
+static void hand_news(struct serve_workers *w, const struct serve_news_list *news)
 {
-    return strcmp(x, y);
+    if (!news->first)
+        return;
+    *w->news_end = news->first;
+    w->news_end = news->end;
 }
 
-/* Notes an id. 1: it is new; 0: it is not; TWIN_ENOMEM. */
-static int note(struct looking *k, const char *id)
+static void publish(struct serve_workers *w, const struct serve_news_list *news)
 {
-    if (k->count == k->room) {
-        const size_t room = k->room ? 2 * k->room : 64;
-        char(*grown)[33] = tw_reallocarray(k->id, room, sizeof *grown);
-        if (!grown)
-            return TWIN_ENOMEM;
-        k->id = grown;
-        k->room = room;
-    }
-    snprintf(k->id[k->count++], sizeof *k->id, "%s", id);
-    const struct serve_workers *w = k->w;
-    const bool known = w->seen_count &&
-                       bsearch(k->id[k->count - 1], w->seen, w->seen_count, sizeof *w->seen, by_id);
-    k->fresh += !known;
-    return !known && w->primed;
-}
-
-/* Takes text, which may be NULL for want of memory. NULL: no memory. */
-static struct serve_news *news_of(char *text)
-{
-    struct serve_news *n = text ? tw_calloc(1, sizeof *n) : NULL;
-    if (n)
-        n->text = text;
-    else
-        tw_free(text);
-    return n;
-}
-
-static int add_news(struct looking *k, char *text)
-{
-    struct serve_news *n = news_of(text);
-    if (!n)
-        return TWIN_ENOMEM;
-    *k->end = n;
-    k->end = &n->next;
-    return 0;
-}
-
-/* Hands news to the thread of the clients; end: where the next one would be hung. */
-static void publish(struct serve_workers *w, struct serve_news *first, struct serve_news **end)
-{
-    pthread_mutex_lock(&w->lock);
-    *w->news_end = first;
-    w->news_end = end;
-    pthread_mutex_unlock(&w->lock);
+    if (!news->first)
+        return;
+    pthread_mutex_lock(&w->end.lock);
+    hand_news(w, news);
+    pthread_mutex_unlock(&w->end.lock);
     wake(w);
-}
-
-static int see_run(void *user, const struct twin_ledger_run *r, const struct twin_ledger_facts *f)
-{
-    const int fresh = note(user, r->id);
-    return fresh > 0 ? add_news(user, serve_run_event(r, f)) : fresh;
-}
-
-static int see_verdict(void *user, const struct twin_ledger_comparison *c)
-{
-    const int fresh = note(user, c->id);
-    return fresh > 0 ? add_news(user, serve_verdict_event(c)) : fresh;
-}
-
-static void free_news(struct serve_news *n)
-{
-    while (n) {
-        struct serve_news *next = n->next;
-        tw_free(n->text);
-        tw_free(n);
-        n = next;
-    }
-}
-
-/* All that is within the overlap is read each time, so what was seen the last time is all that has
- * to be remembered. */
-static int look_for_news(struct serve_workers *w, struct twin_error *err)
-{
-    struct looking k = {.w = w};
-    k.end = &k.first;
-    int rc = twin_ledger_news(w->ledger, tw_realtime_ns() - OVERLAP_NS, NEWS_MOST, see_run,
-                              see_verdict, &k, err);
-    if (rc == 0 && w->primed && k.fresh >= NEWS_MOST) {
-        /* some were cut off: clients have to read the lists again */
-        free_news(k.first);
-        k.first = tw_calloc(1, sizeof *k.first);
-        k.end = k.first ? &k.first->next : &k.first;
-    }
-    if (rc != 0) {
-        free_news(k.first);
-        tw_free(k.id);
-        return rc == TWIN_ENOMEM ? tw_no_memory(err, "for what is new") : rc;
-    }
-    if (k.count)
-        qsort(k.id, k.count, sizeof *k.id, by_id);
-    tw_free(w->seen);
-    w->seen = k.id;
-    w->seen_count = k.count;
-    w->primed = true;
-    if (k.first)
-        publish(w, k.first, k.end);
-    return 0;
 }
 
 static void add_event(void *workers, char *event)
 {
-    struct serve_news *n = news_of(event);
+    struct serve_news *n = serve_news_of(event);
     if (n)
-        publish(workers, n, &n->next);
+        publish(workers, &(struct serve_news_list){n, &n->next});
 }
 
 /* ---- the watcher */
 
-/* Waits for so long, or until the end: true. */
-static bool rest(struct serve_workers *w, int64_t ns)
+/* By a clock that nobody sets: a wall clock put back by an hour would keep a snapshot for one. */
+static bool is_old(const struct serve_workers *w)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    const int64_t all = until.tv_nsec + ns % SECOND_NS;
-    until.tv_sec += ns / SECOND_NS + all / SECOND_NS;
-    until.tv_nsec = all % SECOND_NS;
-    pthread_mutex_lock(&w->lock);
-    int rc = 0;
-    while (!w->stop && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&w->stopping, &w->lock, &until);
-    const bool stop = w->stop;
-    pthread_mutex_unlock(&w->lock);
-    return stop;
+    return tw_monotonic_ns() - w->made_at_ns > (uint64_t)OLD_S * SECOND_NS;
 }
 
-static int make_snapshot(struct serve_workers *w, struct twin_error *err)
+/* A copy of its incidents, for who tells them; NULL: nobody does. */
+static int copy_incidents(const struct serve_workers *w, const struct serve_state *s,
+                          struct serve_incidents **out)
+{
+    *out = w->o->alertmanager ? tw_calloc(1, sizeof **out) : NULL;
+    if (!w->o->alertmanager)
+        return 0;
+    const int rc = *out ? serve_incidents_copy(&s->incidents, *out) : TWIN_ENOMEM;
+    if (rc == 0)
+        return 0;
+    free_incidents(*out);
+    *out = NULL;
+    return rc;
+}
+
+/* Of this thread, which is less than what passed where the machine is busy with others. */
+static double processor_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* A mark may change without new records: then the snapshot that is shown is as good as another.
+ * News are handed over with it, so that who asks because of them finds them in it. */
+static int make_snapshot(struct serve_workers *w, struct serve_news_list *news,
+                         struct twin_error *err)
 {
     struct serve_state *s = NULL;
+    const struct tw_slo_history *h;
+    enum tw_slo_look what;
     const int64_t now_ns = tw_realtime_ns();
-    int rc = serve_state_make(w->ledger, w->o->targets, now_ns, &w->high, &s, err);
-    if (rc != 0)
+    const uint64_t from = tw_monotonic_ns();
+    int rc = tw_slo_kept_look(w->kept, w->ledger, now_ns, &h, &what, err);
+    const uint64_t held = tw_monotonic_ns();
+    const double before_s = processor_s();
+    const bool stays = rc == 0 && what == TW_SLO_LOOK_SAME && !is_old(w);
+    const struct serve_incident_rules rules = serve_incident_rules_of(w->o);
+    const struct serve_making m = {w->ledger, h, w->o->targets, &rules, &w->high, now_ns};
+    struct serve_incidents *incidents = NULL;
+    if (rc == 0 && !stays)
+        rc = serve_state_make(&m, &s, err);
+    if (rc == 0 && s && (rc = copy_incidents(w, s, &incidents)) != 0) {
+        serve_state_free(s);
+        rc = tw_no_memory(err, "for incidents");
+    }
+    const uint64_t until = tw_monotonic_ns();
+    /* the database works while we wait for it; everything is read once in hours, and counts only
+     * where it is each time */
+    const bool once = rc == 0 && what == TW_SLO_LOOK_LOADED && !w->loaded;
+    serve_share_spend(&w->share, once ? 0 : (double)(held - from) / 1e9);
+    serve_share_spend(&w->share, processor_s() - before_s);
+    w->loaded = rc == 0 ? what == TW_SLO_LOOK_LOADED : w->loaded;
+    if (rc != 0 || stays)
         return rc;
-    w->took_s = s->seconds;
-    w->made_ns = now_ns;
-    pthread_mutex_lock(&w->lock);
+    s->seconds = (double)(until - from) / 1e9;
+    w->made_at_ns = until;
+    pthread_mutex_lock(&w->end.lock);
     struct serve_state *unread = w->fresh, *old = w->old;
+    struct serve_incidents *untold = w->incidents;
     w->fresh = s;
     w->old = NULL;
-    pthread_mutex_unlock(&w->lock);
+    w->incidents = incidents;
+    hand_news(w, news);
+    *news = (struct serve_news_list){.first = NULL};
+    pthread_mutex_unlock(&w->end.lock);
     wake(w);
     serve_state_free(unread);
     serve_state_free(old);
+    free_incidents(untold);
     return 0;
 }
 
@@ -291,9 +250,15 @@ static int look(struct serve_workers *w, struct twin_error *err)
     }
     rc = rc ? rc : twin_ledger_change(w->ledger, mark, err);
     const bool changed = strcmp(mark, w->mark) != 0;
-    if (rc == 0 && (changed || tw_realtime_ns() - w->made_ns > OLD_S * SECOND_NS)) {
-        rc = look_for_news(w, err);
-        rc = rc ? rc : make_snapshot(w, err);
+    if (rc == 0 && (changed || is_old(w))) {
+        if (!serve_share_may(&w->share, (int64_t)tw_monotonic_ns()))
+            return 0; /* the mark stays the old one */
+        struct serve_news_list news;
+        const uint64_t from = tw_monotonic_ns();
+        rc = serve_news_look(&w->seen, w->ledger, tw_realtime_ns(), &news, err);
+        serve_share_spend(&w->share, (double)(tw_monotonic_ns() - from) / 1e9);
+        rc = rc ? rc : make_snapshot(w, &news, err);
+        publish(w, &news);
     }
     if (rc == 0) {
         memcpy(w->mark, mark, sizeof mark);
@@ -301,6 +266,7 @@ static int look(struct serve_workers *w, struct twin_error *err)
     }
     twin_ledger_close(w->ledger);
     w->ledger = NULL;
+    tw_slo_kept_forget(w->kept); /* it may be another one when it is back */
     return rc;
 }
 
@@ -311,8 +277,7 @@ static void *watch(void *user)
     set_up(w, look(w, &first) == 0, first.message);
     serve_searches_look(&w->searches, w->o->home, add_event, w);
     for (;;) {
-        const int64_t pause = (int64_t)(REST * w->took_s * 1e9);
-        if (rest(w, pause > LOOK_S * SECOND_NS ? pause : LOOK_S * SECOND_NS))
+        if (serve_end_rest(&w->end, LOOK_S * SECOND_NS))
             return NULL;
         struct twin_error err = TWIN_ERROR_INIT;
         set_up(w, look(w, &err) == 0, err.message);
@@ -368,10 +333,7 @@ static void answer_from(struct twin_ledger **l, struct serve_workers *w, struct 
     if (rc == 0 && paged && answer_page(*l, w, job, &err))
         return;
     rc = rc == 0 && paged ? err.code : rc;
-    if (rc == 0 && job->query.route == SERVE_INCIDENT_LIST)
-        rc = serve_incidents_answer(*l, w->o, tw_realtime_ns(), &job->body, &err);
-    else
-        rc = rc ? rc : serve_answer(*l, &job->query, &job->body, &err);
+    rc = rc ? rc : serve_answer(*l, &job->query, &job->body, &err);
     job->status = status_of(rc);
     if (!opened && job->status == 404)
         job->status = 503; /* it is the ledger that is not there */
@@ -394,19 +356,19 @@ static void answer_from(struct twin_ledger **l, struct serve_workers *w, struct 
 static void hand_over(void *workers, struct serve_job *job)
 {
     struct serve_workers *w = workers;
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->end.lock);
     *w->done_end = job;
     w->done_end = &job->next;
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->end.lock);
     wake(w);
 }
 
 static struct serve_job *next_job(struct serve_workers *w)
 {
-    pthread_mutex_lock(&w->lock);
-    while (!w->jobs && !w->stop)
-        pthread_cond_wait(&w->asked, &w->lock);
-    struct serve_job *job = w->stop ? NULL : w->jobs;
+    pthread_mutex_lock(&w->end.lock);
+    while (!w->jobs && !w->end.stop)
+        pthread_cond_wait(&w->asked, &w->end.lock);
+    struct serve_job *job = w->end.stop ? NULL : w->jobs;
     if (job) {
         w->jobs = job->next;
         if (!w->jobs)
@@ -414,7 +376,7 @@ static struct serve_job *next_job(struct serve_workers *w)
         w->waiting--;
         job->next = NULL;
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->end.lock);
     return job;
 }
 
@@ -444,7 +406,7 @@ static void *ask(void *user)
 
 bool serve_workers_ask(struct serve_workers *w, struct serve_job *job)
 {
-    pthread_mutex_lock(&w->lock);
+    pthread_mutex_lock(&w->end.lock);
     const bool room = w->waiting < JOBS_MOST;
     if (room) {
         job->next = NULL;
@@ -453,7 +415,7 @@ bool serve_workers_ask(struct serve_workers *w, struct serve_job *job)
         w->waiting++;
         pthread_cond_signal(&w->asked);
     }
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->end.lock);
     return room;
 }
 
@@ -469,6 +431,7 @@ void serve_job_free(struct serve_job *j)
 {
     tw_buf_free(&j->body);
     serve_pair_free(j->pair);
+    tw_free(j->who);
     tw_free(j);
 }
 
@@ -485,11 +448,10 @@ void serve_workers_stop(struct serve_workers *w)
 {
     if (!w)
         return;
-    pthread_mutex_lock(&w->lock);
-    w->stop = true;
+    serve_end_tell(&w->end);
+    pthread_mutex_lock(&w->end.lock); /* the asker looks at the end before it waits */
     pthread_cond_broadcast(&w->asked);
-    pthread_cond_broadcast(&w->stopping);
-    pthread_mutex_unlock(&w->lock);
+    pthread_mutex_unlock(&w->end.lock);
     if (w->watches)
         pthread_join(w->watcher, NULL);
     if (w->asks)
@@ -497,31 +459,27 @@ void serve_workers_stop(struct serve_workers *w)
     serve_pairs_stop(w->pairs);
     free_jobs(w->jobs);
     free_jobs(w->done);
-    free_news(w->news);
+    serve_news_free(w->news);
     serve_state_free(w->fresh);
     serve_state_free(w->old);
+    free_incidents(w->incidents);
     twin_ledger_close(w->ledger);
+    tw_slo_kept_free(w->kept);
     tw_slo_counted_free(&w->high);
-    tw_free(w->seen);
+    serve_seen_free(&w->seen);
     for (int i = 0; i < 2; i++)
         if (w->wake[i] >= 0)
             close(w->wake[i]);
     pthread_cond_destroy(&w->asked);
-    pthread_cond_destroy(&w->stopping);
-    pthread_mutex_destroy(&w->lock);
+    serve_end_destroy(&w->end);
     tw_free(w);
 }
 
-/* The threads take no signals: those are for the thread of the clients. */
 static int start_threads(struct serve_workers *w, struct twin_error *err)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    w->watches = pthread_create(&w->watcher, NULL, watch, w) == 0;
+    w->watches = serve_thread_start(&w->watcher, watch, w);
     w->pairs = w->watches ? serve_pairs_start(hand_over, w) : NULL;
-    w->asks = w->pairs && pthread_create(&w->asker, NULL, ask, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    w->asks = w->pairs && serve_thread_start(&w->asker, ask, w);
     return w->asks ? 0 : twin_error_set(err, TWIN_EIO, "no thread can be started");
 }
 
@@ -529,7 +487,6 @@ int serve_workers_start(const struct tw_serve_options *o, struct serve_workers *
                         struct twin_error *err)
 {
     struct serve_workers *w = tw_calloc(1, sizeof *w);
-    pthread_condattr_t clock;
     *out = NULL;
     if (!w)
         return tw_no_memory(err, "for the server");
@@ -539,13 +496,12 @@ int serve_workers_start(const struct tw_serve_options *o, struct serve_workers *
     w->jobs_end = &w->jobs;
     w->done_end = &w->done;
     w->news_end = &w->news;
-    pthread_mutex_init(&w->lock, NULL);
+    serve_end_init(&w->end);
+    serve_share_init(&w->share, (int64_t)tw_monotonic_ns());
     pthread_cond_init(&w->asked, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->stopping, &clock);
-    pthread_condattr_destroy(&clock);
     int rc = pipe2(w->wake, O_CLOEXEC | O_NONBLOCK) == 0 ? 0 : twin_error_system(err, "no pipe");
+    if (rc == 0 && !(w->kept = tw_slo_kept_new()))
+        rc = tw_no_memory(err, "for the server");
     rc = rc ? rc : look_at_first(w, err);
     rc = rc ? rc : start_threads(w, err);
     if (rc != 0) {

@@ -7,6 +7,7 @@
  * its own. What they have for the thread of the clients lies in boxes behind one lock; a byte in a
  * descriptor says that there is something.
  */
+#include "news.h"
 #include "query.h"
 #include "serve.h"
 #include "state.h"
@@ -18,16 +19,11 @@
 struct serve_job {
     struct serve_query query;
     struct serve_pair *pair; /* of a comparison: what is held against what */
-    void *who;
+    void *who;               /* freed with the job */
     int status;
     struct tw_buf body;
     char said[400]; /* for the log: why runs could not be compared; "" */
     struct serve_job *next;
-};
-/* What is new. text: an event without its id; NULL: more is new than can be listed. */
-struct serve_news {
-    char *text;
-    struct serve_news *next;
 };
 
 /* Fills in `said`; how: more of it, or "". */
@@ -52,6 +48,9 @@ struct serve_taken {
     char said[400]; /* the ledger went or came back: for the log; "" */
 };
 void serve_workers_take(struct serve_workers *w, struct serve_taken *out);
+/* The incidents of the newest snapshot, for who tells an Alertmanager; NULL: those that were taken
+ * last still hold. Belongs to the caller: serve_incidents_free and tw_free. */
+struct serve_incidents *serve_workers_take_incidents(struct serve_workers *w);
 /* Frees a snapshot that is not shown any more, in another thread. */
 void serve_workers_drop(struct serve_workers *w, struct serve_state *s);
 

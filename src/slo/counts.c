@@ -18,49 +18,37 @@ const double tw_slo_bucket[TW_SLO_BUCKETS] = {1,    10,    60,    300,   900,   
 
 /* ---- projects */
 
-static int by_text(const void *x, const void *y)
-{
-    return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
+/* Counts on their way: projects have the places of their names. */
+struct counting {
+    struct tw_slo_counted *all;
+    struct slo_names names;
+};
 
-static int by_name(const void *x, const void *y)
+static int add_projects(const struct tw_slo_history *h, struct counting *g)
 {
-    return strcmp(((const struct tw_slo_project *)x)->name,
-                  ((const struct tw_slo_project *)y)->name);
-}
-
-static int add_projects(const struct tw_slo_history *h, struct tw_slo_counted *out)
-{
-    size_t n = 0;
-    const char **name = tw_calloc(h->runs + h->happenings + 1, sizeof *name);
-    if (!name)
-        return TWIN_ENOMEM;
-    for (size_t i = 0; i < h->runs; i++)
-        name[n++] = h->run[i].project;
-    for (size_t i = 0; i < h->happenings; i++)
-        name[n++] = h->happened[i].project;
-    if (n)
-        qsort(name, n, sizeof *name, by_text);
-    size_t different = 0;
-    for (size_t i = 0; i < n; i++)
-        if (i == 0 || strcmp(name[i], name[i - 1]) != 0)
-            name[different++] = name[i];
-    out->project = tw_calloc(different + 1, sizeof *out->project);
-    int rc = out->project ? 0 : TWIN_ENOMEM;
-    for (size_t i = 0; rc == 0 && i < different; i++) {
-        out->project[i].name = tw_strdup(name[i]);
+    struct tw_slo_counted *out = g->all;
+    bool ok = true;
+    for (size_t i = 0; ok && i < h->runs; i++)
+        ok = slo_names_add(&g->names, h->run[i].project);
+    for (size_t i = 0; ok && i < h->happenings; i++)
+        ok = slo_names_add(&g->names, h->happened[i].project);
+    ok = ok && slo_names_settle(&g->names);
+    if (ok)
+        out->project = tw_calloc(g->names.count + 1, sizeof *out->project);
+    ok = ok && out->project;
+    for (size_t i = 0; ok && i < g->names.count; i++) {
+        out->project[i].name = tw_strdup(g->names.name[i]);
         out->project[i].first_ns = INT64_MAX;
         out->count++;
-        rc = out->project[i].name ? 0 : TWIN_ENOMEM;
+        ok = out->project[i].name != NULL;
     }
-    tw_free(name);
-    return rc;
+    return ok ? 0 : TWIN_ENOMEM;
 }
 
-static struct tw_slo_project *project_of(struct tw_slo_counted *c, const char *name)
+static struct tw_slo_project *project_of(struct counting *g, const char *name)
 {
-    const struct tw_slo_project key = {.name = (char *)(uintptr_t)name};
-    return bsearch(&key, c->project, c->count, sizeof *c->project, by_name);
+    const size_t place = slo_names_place(&g->names, name);
+    return place < g->names.count ? &g->all->project[place] : NULL;
 }
 
 /* ---- counting */
@@ -75,15 +63,17 @@ static void add(struct tw_slo_project *p, struct tw_slo_counter *c, uint64_t n, 
         p->first_ns = time_ns;
     if (c->run[0] && time_ns < c->time_ns)
         return;
-    snprintf(c->run, sizeof c->run, "%s", run);
+    const size_t n_run = strnlen(run, sizeof c->run - 1);
+    memcpy(c->run, run, n_run);
+    c->run[n_run] = '\0';
     c->time_ns = time_ns;
     c->value = value;
 }
 
-static void count_one(struct tw_slo_counted *all, enum tw_slo_count what, const char *project,
-                      uint64_t n, int64_t time_ns, const char *run)
+static void count_one(struct counting *g, enum tw_slo_count what, const char *project, uint64_t n,
+                      int64_t time_ns, const char *run)
 {
-    struct tw_slo_project *p = project_of(all, project);
+    struct tw_slo_project *p = project_of(g, project);
     if (p)
         add(p, &p->count[what], n, time_ns, run, 1);
 }
@@ -114,7 +104,7 @@ static bool is_of_ci(const struct slo_run *run, const char *verb)
 }
 
 /* Comparisons, and what CI said, are of the project of their last run. */
-static void count_comparisons(const struct tw_slo_history *h, struct tw_slo_counted *all)
+static void count_comparisons(const struct tw_slo_history *h, struct counting *g)
 {
     for (size_t i = 0; i < h->comparisons; i++) {
         const struct slo_comparison *c = &h->comparison[i];
@@ -122,18 +112,18 @@ static void count_comparisons(const struct tw_slo_history *h, struct tw_slo_coun
         if (!c->count || what == TW_COUNTS)
             continue;
         const struct slo_run *run = &h->run[c->run[c->count - 1]];
-        count_one(all, what, run->project, 1, c->time_ns, run->id);
+        count_one(g, what, run->project, 1, c->time_ns, run->id);
         if (!is_of_ci(run, c->verb))
             continue;
         if (what == TW_COUNT_COMPARISONS_MATCH)
-            count_one(all, TW_COUNT_CI_PASS, run->project, 1, c->time_ns, run->id);
+            count_one(g, TW_COUNT_CI_PASS, run->project, 1, c->time_ns, run->id);
         else if (what == TW_COUNT_COMPARISONS_DIVERGED)
-            count_one(all, TW_COUNT_CI_FAIL, run->project, 1, c->time_ns, run->id);
+            count_one(g, TW_COUNT_CI_FAIL, run->project, 1, c->time_ns, run->id);
     }
 }
 
 /* Each run once for each thing that was ever found of it. */
-static int count_repeats(const struct tw_slo_history *h, struct tw_slo_counted *all)
+static int count_repeats(const struct tw_slo_history *h, struct counting *g)
 {
     static const enum tw_slo_count what[] = {[TWIN_AGREED] = TW_COUNT_REPEATS_MATCH,
                                              [TWIN_AGREED_NOT] = TW_COUNT_REPEATS_DIVERGED,
@@ -150,47 +140,52 @@ static int count_repeats(const struct tw_slo_history *h, struct tw_slo_counted *
             if (!slo_same_inputs(first, run) || (seen[c->run[k]] & bit))
                 continue;
             seen[c->run[k]] |= (unsigned char)bit;
-            count_one(all, what[c->agreed[k]], run->project, 1, c->time_ns, run->id);
+            count_one(g, what[c->agreed[k]], run->project, 1, c->time_ns, run->id);
         }
     }
     tw_free(seen);
     return 0;
 }
 
-static void count_events(const struct slo_events *events, struct tw_slo_counted *all)
+/* What an event of an indicator counts as; TW_COUNTS: nothing here. */
+static enum tw_slo_count what_of(const struct slo_event *e)
 {
     static const struct {
-        enum tw_slo_id id;
-        enum slo_outcome outcome;
-        enum tw_slo_count what;
-    } table[] = {
-        {TW_SLO_CHECKPOINTS, SLO_GOOD, TW_COUNT_CHECKPOINTS_MATCH},
-        {TW_SLO_CHECKPOINTS, SLO_BAD, TW_COUNT_CHECKPOINTS_MISMATCH},
-        {TW_SLO_CHECKPOINTS, SLO_OPEN, TW_COUNT_CHECKPOINTS_MISSING},
-        {TW_SLO_FLAKES, SLO_BAD, TW_COUNT_CI_FLAKY},
-        {TW_SLO_DATA, SLO_GOOD, TW_COUNT_DATA_MATCH},
-        {TW_SLO_DATA, SLO_BAD, TW_COUNT_DATA_MISMATCH},
-        {TW_SLO_DATA, SLO_OPEN, TW_COUNT_DATA_UNKNOWN},
-        {TW_SLO_OPERATORS, SLO_BAD, TW_COUNT_OPERATORS},
-        {TW_SLO_ROLLBACKS, SLO_GOOD, TW_COUNT_ROLLBACKS_RESTORED},
-        {TW_SLO_ROLLBACKS, SLO_BAD, TW_COUNT_ROLLBACKS_FAILED},
-        {TW_SLO_ARTIFACTS, SLO_GOOD, TW_COUNT_ARTIFACTS_TRUE},
-        {TW_SLO_ARTIFACTS, SLO_BAD, TW_COUNT_ARTIFACTS_FALSE},
-        {TW_SLO_ARTIFACTS, SLO_OPEN, TW_COUNT_ARTIFACTS_UNKNOWN},
+        bool counts;
+        enum tw_slo_count what[3]; /* good, bad, open */
+    } table[TW_SLO_IDS] = {
+        [TW_SLO_CHECKPOINTS] = {true,
+                                {TW_COUNT_CHECKPOINTS_MATCH, TW_COUNT_CHECKPOINTS_MISMATCH,
+                                 TW_COUNT_CHECKPOINTS_MISSING}},
+        [TW_SLO_FLAKES] = {true, {TW_COUNTS, TW_COUNT_CI_FLAKY, TW_COUNTS}},
+        [TW_SLO_DATA] = {true,
+                         {TW_COUNT_DATA_MATCH, TW_COUNT_DATA_MISMATCH, TW_COUNT_DATA_UNKNOWN}},
+        [TW_SLO_OPERATORS] = {true, {TW_COUNTS, TW_COUNT_OPERATORS, TW_COUNTS}},
+        [TW_SLO_ROLLBACKS] = {true,
+                              {TW_COUNT_ROLLBACKS_RESTORED, TW_COUNT_ROLLBACKS_FAILED, TW_COUNTS}},
+        [TW_SLO_ARTIFACTS] = {true,
+                              {TW_COUNT_ARTIFACTS_TRUE, TW_COUNT_ARTIFACTS_FALSE,
+                               TW_COUNT_ARTIFACTS_UNKNOWN}},
     };
+    _Static_assert(SLO_GOOD == 0 && SLO_BAD == 1 && SLO_OPEN == 2, "the columns of the table");
+    return table[e->id].counts ? table[e->id].what[e->outcome] : TW_COUNTS;
+}
+
+static void count_events(const struct slo_events *events, struct counting *g)
+{
     for (size_t i = 0; i < events->count; i++) {
         const struct slo_event *e = &events->item[i];
-        for (size_t k = 0; k < sizeof table / sizeof table[0]; k++)
-            if (e->id == table[k].id && e->outcome == table[k].outcome)
-                count_one(all, table[k].what, e->project, e->count, e->time_ns, e->run);
+        const enum tw_slo_count what = what_of(e);
+        if (what != TW_COUNTS)
+            count_one(g, what, e->project, e->count, e->time_ns, e->run);
     }
 }
 
-static void count_durations(const struct tw_slo_history *h, struct tw_slo_counted *all)
+static void count_durations(const struct tw_slo_history *h, struct counting *g)
 {
     for (size_t i = 0; i < h->runs; i++) {
         const struct slo_run *r = &h->run[i];
-        struct tw_slo_project *p = project_of(all, r->project);
+        struct tw_slo_project *p = project_of(g, r->project);
         if (!p || !r->recorded || strcmp(r->state, "ok") != 0 || !(r->wall_s >= 0) ||
             !isfinite(r->wall_s))
             continue;
@@ -206,14 +201,16 @@ int tw_slo_count(const struct tw_slo_history *h, struct tw_slo_counted *out, str
 {
     struct slo_events events = {.count = 0};
     *out = (struct tw_slo_counted){.count = 0};
+    struct counting g = {.all = out};
     int rc = slo_events_make(h, &events, err);
-    rc = rc ? rc : add_projects(h, out);
-    rc = rc ? rc : count_repeats(h, out);
+    rc = rc ? rc : add_projects(h, &g);
+    rc = rc ? rc : count_repeats(h, &g);
     if (rc == 0) {
-        count_comparisons(h, out);
-        count_events(&events, out);
-        count_durations(h, out);
+        count_comparisons(h, &g);
+        count_events(&events, &g);
+        count_durations(h, &g);
     }
+    slo_names_free(&g.names);
     tw_free(events.item);
     return rc == TWIN_ENOMEM ? tw_no_memory(err, "for the counts of service levels") : rc;
 }

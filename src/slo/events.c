@@ -58,7 +58,7 @@ static bool add_of_run(struct slo_events *out, enum tw_slo_id id, enum slo_outco
 
 static bool word_is(const char *a, const char *b)
 {
-    return strcmp(a, b) == 0;
+    return slo_text_order(a, b) == 0;
 }
 
 /* Why a comparison diverged: what isolate found for the same command, the newest such answer, else
@@ -196,9 +196,9 @@ struct result {
 static int by_key(const void *x, const void *y)
 {
     const struct result *a = x, *b = y;
-    int order = strcmp(a->inputs, b->inputs);
-    order = order ? order : strcmp(a->verb, b->verb);
-    order = order ? order : strcmp(a->command, b->command);
+    int order = slo_text_order(a->inputs, b->inputs);
+    order = order ? order : slo_text_order(a->verb, b->verb);
+    order = order ? order : slo_text_order(a->command, b->command);
     if (order)
         return order;
     return (a->c->time_ns > b->c->time_ns) - (a->c->time_ns < b->c->time_ns);
@@ -282,6 +282,28 @@ static bool add_runs(const struct tw_slo_history *h, struct slo_events *out)
     return ok;
 }
 
+static int by_run_id(const void *x, const void *y)
+{
+    return strcmp(((const struct slo_run *)x)->id, ((const struct slo_run *)y)->id);
+}
+
+/* An event that says of a recorded run that it was drawn to be repeated and was not: it is that
+ * run's, and no event once a repeat was compared after all. */
+static bool is_answered(const struct tw_slo_history *h, const struct slo_happened *x,
+                        const struct slo_run **run)
+{
+    const struct slo_run key = {.id = x->run};
+    *run = h->runs ? bsearch(&key, h->run, h->runs, sizeof key, by_run_id) : NULL;
+    if (*run && !(*run)->recorded)
+        *run = NULL; /* nothing but its id is known */
+    for (size_t i = 0; *run && i < h->comparisons; i++) {
+        const struct slo_comparison *c = &h->comparison[i];
+        if (c->repeats && c->count > 1 && &h->run[c->run[0]] == *run && word_is(c->verb, "shadow"))
+            return true;
+    }
+    return false;
+}
+
 static bool add_happened(const struct tw_slo_history *h, struct slo_events *out)
 {
     static const struct {
@@ -301,18 +323,23 @@ static bool add_happened(const struct tw_slo_history *h, struct slo_events *out)
         {"artifact", "open", TW_SLO_ARTIFACTS, SLO_OPEN},
         {"audit", "pass", TW_SLO_PROVENANCE, SLO_GOOD},
         {"audit", "fail", TW_SLO_PROVENANCE, SLO_BAD},
+        /* drawn to be repeated, and it could not be, or nothing could be said of it */
+        {"shadow", "not-repeated", TW_SLO_RUNS, SLO_OPEN},
     };
     for (size_t i = 0; i < h->happenings; i++) {
         const struct slo_happened *x = &h->happened[i];
         for (size_t k = 0; k < sizeof table / sizeof table[0]; k++) {
             if (!word_is(x->kind, table[k].kind) || !word_is(x->outcome, table[k].outcome))
                 continue;
+            const struct slo_run *run = NULL;
+            if (word_is(x->kind, "shadow") && is_answered(h, x, &run))
+                continue;
             struct slo_event *e = add_event(out, table[k].id, table[k].means, x->time_ns, 1);
             if (!e)
                 return false;
-            e->project = x->project;
-            e->family = x->family;
-            e->contributor = x->contributor;
+            e->project = run ? run->project : x->project;
+            e->family = run ? run->family : x->family;
+            e->contributor = run ? run->contributor : x->contributor;
             e->run = x->run;
             e->cause = x->subject;
         }
@@ -320,20 +347,10 @@ static bool add_happened(const struct tw_slo_history *h, struct slo_events *out)
     return true;
 }
 
-static int by_time(const void *x, const void *y)
-{
-    const struct slo_event *a = x, *b = y;
-    if (a->id != b->id)
-        return (a->id > b->id) - (a->id < b->id);
-    return (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
-}
-
 int slo_events_make(const struct tw_slo_history *h, struct slo_events *out, struct twin_error *err)
 {
     *out = (struct slo_events){.count = 0};
     if (!add_repeats(h, out) || !add_flakes(h, out) || !add_runs(h, out) || !add_happened(h, out))
         return tw_no_memory(err, "for the events of the ledger");
-    if (out->count)
-        qsort(out->item, out->count, sizeof *out->item, by_time);
     return 0;
 }

@@ -9,27 +9,22 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const double CONFIDENCE = .95;
 
-/* Runs of one group stand together: same command and inputs. For times also the machine, and what
- * was recorded: watching more takes longer. */
-static int by_job(const void *x, const void *y)
+/* A group has the same command and inputs. For times also the machine is the same, and what was
+ * recorded: watching more takes longer. 0: of one group. */
+static int by_job(const struct slo_run *a, const struct slo_run *b)
 {
-    const struct slo_run *a = *(const struct slo_run *const *)x;
-    const struct slo_run *b = *(const struct slo_run *const *)y;
-    int order = strcmp(a->command, b->command);
-    return order ? order : strcmp(a->inputs, b->inputs);
+    int order = slo_text_order(a->command, b->command);
+    return order ? order : slo_text_order(a->inputs, b->inputs);
 }
 
-static int by_job_and_machine(const void *x, const void *y)
+static int by_job_and_machine(const struct slo_run *a, const struct slo_run *b)
 {
-    const struct slo_run *a = *(const struct slo_run *const *)x;
-    const struct slo_run *b = *(const struct slo_run *const *)y;
-    int order = by_job(x, y);
-    order = order ? order : strcmp(a->host, b->host);
+    int order = by_job(a, b);
+    order = order ? order : slo_text_order(a->host, b->host);
     if (order)
         return order;
     if (a->steps != b->steps)
@@ -37,7 +32,7 @@ static int by_job_and_machine(const void *x, const void *y)
     return (a->records > b->records) - (a->records < b->records);
 }
 
-typedef int order_fn(const void *x, const void *y);
+typedef int order_fn(const struct slo_run *a, const struct slo_run *b);
 typedef double value_fn(const struct slo_run *r); /* NaN: the run has none */
 /* Ratio of a group, of n values, with its interval. */
 typedef double ratio_fn(const double *x, size_t n, double limit, struct twin_interval *interval);
@@ -93,18 +88,20 @@ static int worst_group(const struct slo_question *q, order_fn *order, value_fn *
     double *x = tw_calloc(q->count + 1, sizeof *x);
     int rc = run && x ? 0 : tw_no_memory(err, "for the values of %zu runs", q->count);
     const size_t n = rc == 0 ? gather(q, value, run) : 0;
-    if (n)
-        qsort(run, n, sizeof *run, order);
+    const struct slo_run *worst = NULL;
     for (size_t i = 0, end; i < n; i = end) {
-        for (end = i; end < n && order(&run[i], &run[end]) == 0; end++)
+        for (end = i; end < n && order(run[i], run[end]) == 0; end++)
             x[end - i] = value(run[end]);
         if (end - i < q->least || end - i < 2)
             continue;
         struct twin_interval interval = {NAN, NAN};
         const double r = ratio(x, end - i, q->limit, &interval);
         row->good++; /* groups that were judged */
-        if (isnan(r) || (!isnan(row->value) && r <= row->value))
+        if (isnan(r) || (worst && r < row->value))
             continue;
+        if (worst && r == row->value && order(run[i], worst) > 0)
+            continue; /* of two that are as bad the same one each time */
+        worst = run[i];
         row->value = r;
         row->interval = interval;
         row->runs = end - i;

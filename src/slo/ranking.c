@@ -25,8 +25,8 @@ struct cell {
 static int by_cell(const void *x, const void *y)
 {
     const struct cell *a = x, *b = y;
-    int order = strcmp(a->sweep, b->sweep);
-    return order ? order : strcmp(a->command, b->command);
+    int order = slo_text_order(a->sweep, b->sweep);
+    return order ? order : slo_text_order(a->command, b->command);
 }
 
 /* Do two sweeps have one name, in front of their last slash? */

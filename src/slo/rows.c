@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rows: each indicator for all runs, then for each project, family of models and, where somebody
- * pushes changes, contributor. Events are sorted by indicator and name once for each scope, so that
- * ten thousand projects cost no more than one.
+ * pushes changes, contributor. Events are put on lists by indicator and name once for each scope,
+ * so that ten thousand projects cost no more than one.
  */
 #include "slo_inside.h"
 
@@ -26,17 +26,6 @@ static const double BURN_EVENTS = 1.5;
 
 /* ---- names of a scope */
 
-/* Borrowed from the history. */
-struct names {
-    const char **item;
-    size_t count;
-};
-
-static int by_text(const void *x, const void *y)
-{
-    return strcmp(*(const char *const *)x, *(const char *const *)y);
-}
-
 static const char *name_of(enum tw_slo_scope scope, const char *project, const char *family,
                            const char *contributor)
 {
@@ -47,29 +36,21 @@ static const char *name_of(enum tw_slo_scope scope, const char *project, const c
     return own[scope];
 }
 
-/* All names of a scope, sorted, each once; "" is none. All runs have the one name "". */
-static bool names_of(const struct tw_slo_history *h, enum tw_slo_scope scope, struct names *out)
+/* All names of a scope; "" is none. All runs have the one name "". */
+static bool names_of(const struct tw_slo_history *h, enum tw_slo_scope scope, struct slo_names *out)
 {
-    size_t n = 0, kept = 0;
-    *out = (struct names){.item = tw_calloc(h->runs + h->happenings + 1, sizeof *out->item)};
-    if (!out->item)
-        return false;
-    if (scope == TW_SLO_ALL) {
-        out->item[out->count++] = "";
-        return true;
+    bool ok = scope != TW_SLO_ALL || slo_names_add(out, "");
+    for (size_t i = 0; ok && scope != TW_SLO_ALL && i < h->runs; i++) {
+        const struct slo_run *r = &h->run[i];
+        const char *name = name_of(scope, r->project, r->family, r->contributor);
+        ok = !*name || slo_names_add(out, name);
     }
-    for (size_t i = 0; i < h->runs; i++)
-        out->item[n++] = name_of(scope, h->run[i].project, h->run[i].family, h->run[i].contributor);
-    for (size_t i = 0; i < h->happenings; i++)
-        out->item[n++] = name_of(scope, h->happened[i].project, h->happened[i].family,
-                                 h->happened[i].contributor);
-    if (n)
-        qsort(out->item, n, sizeof *out->item, by_text);
-    for (size_t i = 0; i < n; i++)
-        if (*out->item[i] && (!kept || strcmp(out->item[kept - 1], out->item[i]) != 0))
-            out->item[kept++] = out->item[i];
-    out->count = kept;
-    return true;
+    for (size_t i = 0; ok && scope != TW_SLO_ALL && i < h->happenings; i++) {
+        const struct slo_happened *x = &h->happened[i];
+        const char *name = name_of(scope, x->project, x->family, x->contributor);
+        ok = !*name || slo_names_add(out, name);
+    }
+    return ok && slo_names_settle(out);
 }
 
 /* ---- targets */
@@ -94,44 +75,37 @@ static const struct tw_slo_target *target_of(const struct tw_slo_targets *t, enu
 
 /* ---- one row */
 
-/* What the rows of one scope are made from: its events, sorted by indicator, name and time. */
+/* What the rows of one scope are made from. */
 struct making {
     const struct tw_slo_history *h;
     const struct tw_slo_targets *targets;
     int64_t until_ns;
-    struct slo_event *event;
-    size_t events;
-    const struct slo_run **run; /* sorted by name, and those of one name as the history has them */
+    struct slo_events events;
+    size_t *by_job; /* places of runs, in the order of jobs */
+    size_t *key;    /* room for one of each event, or of each run */
+    const struct slo_run **run;
     enum tw_slo_scope scope;
+    struct slo_names names;
+    struct slo_lists of_name; /* events, by indicator and name */
+    struct slo_lists run_of;  /* runs, by name */
+    size_t at;                /* the name whose rows are made */
     struct tw_slo_rows *out;
     size_t room;
     struct twin_error *err;
 };
 
-static const char *scope_name(enum tw_slo_scope scope, const struct slo_event *e)
+/* Where on the list the events of an indicator begin, those of the name whose rows are made; where
+ * they end is returned. */
+static size_t end_of(const struct making *m, enum tw_slo_id id, size_t *first)
 {
-    return name_of(scope, e->project, e->family, e->contributor);
+    const size_t *of = &m->of_name.first[(size_t)id * m->names.count + m->at];
+    *first = of[0];
+    return of[1];
 }
 
-/* The first of m's events whose (indicator, name) is not below the given. */
-static size_t first_event(const struct making *m, enum tw_slo_id id, const char *name)
+static const struct slo_event *event_at(const struct making *m, size_t i)
 {
-    size_t low = 0, high = m->events;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        const struct slo_event *e = &m->event[middle];
-        const bool below = e->id < id || (e->id == id && strcmp(scope_name(m->scope, e), name) < 0);
-        low = below ? middle + 1 : low;
-        high = below ? high : middle;
-    }
-    return low;
-}
-
-/* Is event i one of this indicator and name? */
-static bool is_of(const struct making *m, size_t i, enum tw_slo_id id, const char *name)
-{
-    return i < m->events && m->event[i].id == id &&
-           strcmp(scope_name(m->scope, &m->event[i]), name) == 0;
+    return &m->events.item[m->of_name.item[i]];
 }
 
 static enum tw_slo_unit unit_of(enum tw_slo_id id)
@@ -189,17 +163,22 @@ static int64_t window_start(const struct making *m, double seconds)
     return m->until_ns - (int64_t)(seconds * 1e9);
 }
 
-/* The row's bad events, newest first. */
+/* The row's bad events, newest first; of one time the last one comes first. */
 static void add_burned(struct tw_slo_row *row, const struct slo_event *e)
 {
+    size_t at = 0;
+    while (at < row->burned_count && row->burned[at].time_ns > e->time_ns)
+        at++;
+    if (at == TW_SLO_BURNED_MAX)
+        return;
     const size_t n = row->burned_count < TW_SLO_BURNED_MAX ? row->burned_count++
                                                            : TW_SLO_BURNED_MAX - 1;
-    memmove(row->burned + 1, row->burned, n * sizeof *row->burned);
-    row->burned[0] = (struct tw_slo_burned){.run = e->run,
-                                            .project = e->project,
-                                            .cause = e->cause,
-                                            .time_ns = e->time_ns,
-                                            .count = e->count};
+    memmove(row->burned + at + 1, row->burned + at, (n - at) * sizeof *row->burned);
+    row->burned[at] = (struct tw_slo_burned){.run = e->run,
+                                             .project = e->project,
+                                             .cause = e->cause,
+                                             .time_ns = e->time_ns,
+                                             .count = e->count};
 }
 
 /* Counts the row's events. weighted: an event counts as many as it says; else as one. Returns the
@@ -208,8 +187,9 @@ static uint64_t count_events(const struct making *m, struct tw_slo_row *row, boo
 {
     uint64_t sum = 0;
     const int64_t from = window_start(m, row->window_s);
-    for (size_t i = first_event(m, row->id, row->name); is_of(m, i, row->id, row->name); i++) {
-        const struct slo_event *e = &m->event[i];
+    size_t i;
+    for (const size_t end = end_of(m, row->id, &i); i < end; i++) {
+        const struct slo_event *e = event_at(m, i);
         const uint64_t n = weighted ? e->count : 1;
         if (e->time_ns <= from || e->time_ns > m->until_ns)
             continue;
@@ -279,16 +259,16 @@ static int compare_doubles(const void *x, const void *y)
 static int make_times(const struct making *m, const struct tw_slo_target *t, struct tw_slo_row *row)
 {
     const int64_t from = window_start(m, row->window_s);
-    const size_t first = first_event(m, row->id, row->name);
-    size_t end = first, n = 0;
-    while (is_of(m, end, row->id, row->name))
-        end++;
+    size_t first, n = 0;
+    const size_t end = end_of(m, row->id, &first);
     double *x = tw_calloc(end - first + 1, sizeof *x);
     if (!x)
         return TWIN_ENOMEM;
-    for (size_t i = first; i < end; i++)
-        if (m->event[i].time_ns > from && m->event[i].time_ns <= m->until_ns)
-            x[n++] = m->event[i].value;
+    for (size_t i = first; i < end; i++) {
+        const struct slo_event *e = event_at(m, i);
+        if (e->time_ns > from && e->time_ns <= m->until_ns)
+            x[n++] = e->value;
+    }
     row->runs = n;
     if (n) {
         struct twin_estimate e;
@@ -304,38 +284,17 @@ static int make_times(const struct making *m, const struct tw_slo_target *t, str
     return 0;
 }
 
-static const char *run_name(enum tw_slo_scope scope, const struct slo_run *r)
-{
-    return name_of(scope, r->project, r->family, r->contributor);
-}
-
-/* The runs of a name: where they begin in m->run, and how many there are. */
-static size_t runs_of(const struct making *m, const char *name, size_t *count)
-{
-    size_t bound[2];
-    for (int end = 0; end < 2; end++) { /* the first that is not below, the first that is above */
-        size_t low = 0, high = m->h->runs;
-        while (low < high) {
-            const size_t middle = low + (high - low) / 2;
-            const bool below = strcmp(run_name(m->scope, m->run[middle]), name) < end;
-            low = below ? middle + 1 : low;
-            high = below ? high : middle;
-        }
-        bound[end] = low;
-    }
-    *count = bound[1] - bound[0];
-    return bound[0];
-}
-
 static int make_groups(const struct making *m, const struct tw_slo_target *t,
                        struct tw_slo_row *row)
 {
     const uint64_t least = least_of(t, row->id == TW_SLO_RANKING ? PAIRS_LEAST : REPEATS_LEAST);
-    size_t count = 0;
-    const size_t first = runs_of(m, row->name, &count);
-    const struct slo_question q = {
-        m->run + first,     count, window_start(m, row->window_s), m->until_ns,
-        t ? t->limit : NAN, least};
+    const size_t first = m->run_of.first[m->at];
+    const struct slo_question q = {m->run + first,
+                                   m->run_of.first[m->at + 1] - first,
+                                   window_start(m, row->window_s),
+                                   m->until_ns,
+                                   t ? t->limit : NAN,
+                                   least};
     int rc = 0;
     if (row->id == TW_SLO_VARIANCE)
         rc = slo_group_variance(&q, row, m->err);
@@ -361,8 +320,9 @@ static void make_burn(const struct making *m, const struct tw_slo_row *of, struc
     const double share = of->at_least ? 1 - of->target : of->target, budget = all * share;
     row->subject = tw_slo_name(of->id);
     row->runs = of->runs;
-    for (size_t i = first_event(m, of->id, of->name); is_of(m, i, of->id, of->name); i++) {
-        const struct slo_event *e = &m->event[i];
+    size_t i;
+    for (const size_t end = end_of(m, of->id, &i); i < end; i++) {
+        const struct slo_event *e = event_at(m, i);
         if ((double)(m->until_ns - e->time_ns) >= HOUR_NS || e->time_ns > m->until_ns)
             continue;
         if (e->outcome == SLO_BAD) {
@@ -430,43 +390,48 @@ static int make_rows(struct making *m, enum tw_slo_id id, const char *name, size
 
 /* ---- all rows */
 
-/* Orders for qsort_r, whose argument is the scope: by indicator, then by name in the scope. */
-static int by_name(const void *x, const void *y, void *scope)
+static int list_events(struct making *m)
 {
-    const struct slo_event *a = x, *b = y;
-    const enum tw_slo_scope *of = scope;
-    if (a->id != b->id)
-        return (a->id > b->id) - (a->id < b->id);
-    const int order = strcmp(scope_name(*of, a), scope_name(*of, b));
-    return order ? order : (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
+    const size_t names = m->names.count;
+    for (size_t i = 0; i < m->events.count; i++) {
+        const struct slo_event *e = &m->events.item[i];
+        const size_t place = slo_names_place(
+            &m->names, name_of(m->scope, e->project, e->family, e->contributor));
+        m->key[i] = place < names ? (size_t)e->id * names + place : SIZE_MAX;
+    }
+    return slo_lists_make(&m->of_name, TW_SLO_IDS * names, m->key, m->events.count);
 }
 
-/* The same of runs. Of one name the order is that of the history, whose array they point into. */
-static int runs_by_name(const void *x, const void *y, void *scope)
+/* Of one name the order is that of jobs. */
+static int list_runs(struct making *m)
 {
-    const struct slo_run *a = *(const struct slo_run *const *)x;
-    const struct slo_run *b = *(const struct slo_run *const *)y;
-    const enum tw_slo_scope *of = scope;
-    const int order = strcmp(run_name(*of, a), run_name(*of, b));
-    return order ? order : (a > b) - (a < b);
+    const size_t names = m->names.count;
+    for (size_t i = 0; i < m->h->runs; i++) {
+        const struct slo_run *r = &m->h->run[m->by_job[i]];
+        m->key[i] = slo_names_place(&m->names,
+                                    name_of(m->scope, r->project, r->family, r->contributor));
+    }
+    const int rc = slo_lists_make(&m->run_of, names, m->key, m->h->runs);
+    for (size_t i = 0; rc == 0 && i < m->run_of.first[names]; i++)
+        m->run[i] = &m->h->run[m->by_job[m->run_of.item[i]]];
+    return rc;
 }
 
 static int make_scope(struct making *m)
 {
-    struct names names;
-    int rc = names_of(m->h, m->scope, &names) ? 0 : TWIN_ENOMEM;
-    if (m->events)
-        qsort_r(m->event, m->events, sizeof *m->event, by_name, &m->scope);
-    if (m->h->runs)
-        qsort_r(m->run, m->h->runs, sizeof *m->run, runs_by_name, &m->scope);
-    for (size_t i = 0; rc == 0 && i < names.count; i++) {
+    int rc = names_of(m->h, m->scope, &m->names) ? 0 : TWIN_ENOMEM;
+    rc = rc ? rc : list_events(m);
+    rc = rc ? rc : list_runs(m);
+    for (m->at = 0; rc == 0 && m->at < m->names.count; m->at++) {
         size_t budgets[3] = {0};
         for (size_t id = 0; rc == 0 && id < TW_SLO_IDS; id++)
             /* of who pushed a change, only what CI said of it is asked */
             if (m->scope != TW_SLO_CONTRIBUTOR || id == TW_SLO_FLAKES)
-                rc = make_rows(m, (enum tw_slo_id)id, names.item[i], budgets);
+                rc = make_rows(m, (enum tw_slo_id)id, m->names.name[m->at], budgets);
     }
-    tw_free(names.item);
+    slo_names_free(&m->names);
+    slo_lists_free(&m->of_name);
+    slo_lists_free(&m->run_of);
     return rc;
 }
 
@@ -485,17 +450,16 @@ static int by_indicator(const void *x, const void *y)
 int tw_slo_compute(const struct tw_slo_history *h, const struct tw_slo_targets *t, int64_t until_ns,
                    struct tw_slo_rows *out, struct twin_error *err)
 {
-    struct slo_events events = {.count = 0};
     struct making m = {.h = h, .targets = t, .until_ns = until_ns, .out = out, .err = err};
     *out = (struct tw_slo_rows){.count = 0};
-    int rc = slo_events_make(h, &events, err);
-    m.run = rc == 0 ? tw_calloc(h->runs + 1, sizeof *m.run) : NULL;
-    if (rc == 0 && !m.run)
+    int rc = slo_events_make(h, &m.events, err);
+    const size_t most = m.events.count > h->runs ? m.events.count : h->runs;
+    m.run = tw_calloc(h->runs + 1, sizeof *m.run);
+    m.key = tw_calloc(most + 1, sizeof *m.key);
+    m.by_job = tw_calloc(h->runs + 1, sizeof *m.by_job);
+    if (rc == 0 && (!m.run || !m.key || !m.by_job))
         rc = TWIN_ENOMEM;
-    for (size_t i = 0; rc == 0 && i < h->runs; i++)
-        m.run[i] = &h->run[i];
-    m.event = events.item;
-    m.events = events.count;
+    rc = rc ? rc : slo_jobs_order(h, m.by_job);
     for (int scope = TW_SLO_ALL; rc == 0 && scope <= TW_SLO_CONTRIBUTOR; scope++) {
         m.scope = (enum tw_slo_scope)scope;
         rc = make_scope(&m);
@@ -503,7 +467,9 @@ int tw_slo_compute(const struct tw_slo_history *h, const struct tw_slo_targets *
     if (out->count)
         qsort(out->row, out->count, sizeof *out->row, by_indicator);
     tw_free(m.run);
-    tw_free(events.item);
+    tw_free(m.key);
+    tw_free(m.by_job);
+    tw_free(m.events.item);
     return rc == TWIN_ENOMEM ? tw_no_memory(err, "for the rows of service levels") : rc;
 }
 

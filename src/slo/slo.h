@@ -88,7 +88,8 @@ int64_t tw_slo_since(const struct tw_slo_targets *t, int64_t until_ns);
 
 /* Runs, comparisons and events of a ledger, loaded: all that indicators are computed from. */
 struct tw_slo_history;
-/* What was compared or happened at since_ns or later. home: NULL for all homes of the ledger. */
+/* What was compared or happened at since_ns or later; INT64_MIN: ever. home: NULL for all homes of
+ * the ledger. */
 int tw_slo_history_load(struct twin_ledger *l, const char *home, int64_t since_ns,
                         struct tw_slo_history **out, struct twin_error *err);
 void tw_slo_history_free(struct tw_slo_history *h);
@@ -97,6 +98,54 @@ void tw_slo_history_free(struct tw_slo_history *h);
  */
 struct tw_slo_history *tw_slo_history_newer(const struct tw_slo_history *h, int64_t since_ns);
 void tw_slo_history_newer_free(struct tw_slo_history *h);
+
+/* ---- what was compared, one by one (walk.c) */
+
+/* A run of a comparison. recorded: false of one that is only named, of which nothing but the id is
+ * there. */
+struct tw_slo_run {
+    const char *id, *project, *host, *home;
+    int64_t start_ns;
+    bool recorded;
+    enum twin_ledger_agreed agreed;
+};
+/* A comparison as the ledger has it. A text of more than 4,096 bytes is cut, and ends in a digest
+ * of the whole. */
+struct tw_slo_comparison {
+    const char *verb, *command, *outcome, *first, *cause, *layer;
+    int64_t time_ns;
+    bool repeats;
+    const struct tw_slo_run *run; /* the reference first */
+    size_t runs;
+};
+/* What it is given is borrowed for the call. One that returns non-zero ends the walk with that. */
+typedef int tw_slo_comparison_fn(void *user, const struct tw_slo_comparison *c);
+/* Comparisons made at since_ns or later, the newest first, those of one time by their ids.
+ * TWIN_ENOMEM. */
+int tw_slo_walk(const struct tw_slo_history *h, int64_t since_ns, tw_slo_comparison_fn *each,
+                void *user);
+
+/* ---- a history that is kept (kept.c): for who looks again and again */
+
+/* Holds all that a ledger says, and reads what is new. It is what tw_slo_history_load would give
+ * at each look: where that cannot be known, it is loaded anew. */
+struct tw_slo_kept;
+/* NULL: no memory. */
+struct tw_slo_kept *tw_slo_kept_new(void);
+void tw_slo_kept_free(struct tw_slo_kept *k);
+/* What the last look did. */
+enum tw_slo_look {
+    TW_SLO_LOOK_SAME,  /* the ledger says what it said */
+    TW_SLO_LOOK_ADDED, /* what was new was read */
+    TW_SLO_LOOK_LOADED /* all was read: the first time, after a deletion, once in some hours */
+};
+/* Brings it up to what l says now. The history is k's until the next look. After an error nothing
+ * is held. now_ns: since 1970. */
+int tw_slo_kept_look(struct tw_slo_kept *k, struct twin_ledger *l, int64_t now_ns,
+                     const struct tw_slo_history **out, enum tw_slo_look *what,
+                     struct twin_error *err);
+/* Another ledger is looked at from now on. */
+void tw_slo_kept_forget(struct tw_slo_kept *k);
 
 /* ---- counts that only grow (counts.c): for monitors that take differences themselves */
 

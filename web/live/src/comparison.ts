@@ -9,6 +9,8 @@ import type { View } from './main';
 import type { Verdict } from './types';
 import { agreed, empty, outcome, runLink, short } from './words';
 
+const FRONTIER = 100; // lines in words
+
 /** Cells as the server packs them: little-endian, whatever this machine is. */
 function cells(base64: string): Uint16Array {
   const text = atob(base64);
@@ -90,15 +92,38 @@ function field(f: Field, c: Compared, signal: AbortSignal): HTMLElement[] {
 function grid(g: Grid, signal: AbortSignal): HTMLElement[] {
   if (!g.rows.length || !g.columns.length) return [];
   const head = { columns: g.columns.length, rows: g.rows.length, row: g.rows.map(r => `rank ${r}`), columnName: 'step',
-    valueName: 'relative distance', differsName: 'differs', outlines: g.outlines, outlineName: 'where a rank differs first',
+    valueName: 'relative distance', differsName: 'differs', outlines: g.outlines,
+    outlineName: g.known ? 'taken from no other rank' : 'named first',
     arrows: g.arrows, ...(g.mark ? { markName: 'first difference', markRow: g.mark[0], markColumn: g.mark[1] } : {}) };
   const notes = [
     g.rows.length < g.rows_all || g.columns.length < g.steps_all
       ? `${count(g.rows.length)} of ${plural(g.rows_all, 'rank')}, ${count(g.columns.length)} of ${plural(g.steps_all, 'step')}.` : '',
     g.arrows_left ? `${plural(g.arrows_left, 'more arrow')} left out.` : '',
     g.known ? '' : `Which rank was first is not known${g.why ? ': ' + plain(g.why) : '.'}`].filter(n => n);
-  return [h('h2', {}, 'Ranks by steps'), heatmap('Ranks by steps.', head, g.columns, cells(g.cells), signal),
-    ...(notes.length ? [empty(notes.join(' '))] : [])];
+  const title = g.mark && g.known ? 'Causal frontier: ranks by steps' : 'Ranks by steps';
+  return [h('h2', {}, title), empty(gridCaption(g)), heatmap('Ranks by steps.', head, g.columns, cells(g.cells), signal),
+    ...(notes.length ? [empty(notes.join(' '))] : []), ...frontier(g)];
+}
+
+function gridCaption(g: Grid): string {
+  const rows = 'A row is a rank, a column is a step as that rank counts. ';
+  if (!g.mark) return `${rows}No rank is named as the first.`;
+  return rows + (g.arrows.length
+    ? `An arrow is a message, or a call of a collective, that brought what differs from one rank to another; outlined is ${g.known ? 'what nothing brought' : 'what is named first'}.`
+    : 'Outlined is the first difference.');
+}
+
+/** The outlines and arrows once more as sentences, for who does not see the picture. */
+function frontier(g: Grid): HTMLElement[] {
+  const at = (row: number, column: number) => `rank ${g.rows[row] ?? '?'}, step ${count(g.columns[column] ?? NaN)}`;
+  const list = (items: string[]) => h('ul', {}, ...items.slice(0, FRONTIER).map(t => h('li', {}, foreign(t, 300))),
+    items.length > FRONTIER ? h('li', { class: 'soft' }, `${count(items.length - FRONTIER)} more.`) : null);
+  const brought = g.outlines.map(([row, column, text]) => `${at(row, column)}: ${text}`);
+  const taken = g.arrows.map(([fromRow, fromColumn, row, column, text]) => `${at(row, column)}: ${text} (${at(fromRow, fromColumn)})`);
+  if (!taken.length && brought.length < 2) return [];
+  return [h('details', { class: 'frontier' }, h('summary', {}, 'The same in words'),
+    ...(brought.length ? [h('h3', {}, g.known ? 'Taken from no other rank' : 'Named first'), list(brought)] : []),
+    ...(taken.length ? [h('h3', {}, 'Taken from another rank'), list(taken)] : []))];
 }
 
 /** What the fan can draw; of the rest it is said that it is there. */

@@ -7,6 +7,7 @@ import type { Message } from './api';
 import { h, link } from './dom';
 import { comparison } from './comparison';
 import { incident } from './incident';
+import { incidents } from './incidents';
 import { overview } from './overview';
 import { postmortem } from './postmortem';
 import { run } from './run';
@@ -22,7 +23,8 @@ export interface View {
 export type Show = (place: HTMLElement, name: string, query: URLSearchParams, signal: AbortSignal) =>
   Promise<View>;
 
-const routes: Record<string, Show> = { '': overview, runs, run, comparison, searches, search, incident, postmortem };
+const routes: Record<string, Show> = { '': overview, runs, run, comparison, searches, search, incident,
+  incidents, postmortem };
 
 const main = document.getElementById('main')!;
 const live = document.getElementById('live')!;

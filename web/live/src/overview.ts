@@ -4,6 +4,7 @@
 import { get, pages } from './api';
 import { plot } from './block';
 import { count, duration, figure, foreign, h, link, percent, plural, stamp, svg } from './dom';
+import { openIncidents } from './incidents';
 import type { View } from './main';
 import type { Indicator, Indicators, Verdict } from './types';
 import { empty, runLink, state, verdictList } from './words';
@@ -148,11 +149,14 @@ export async function overview(
   const top = h('div');
   const table = h('div');
   const divergences = h('div', { id: 'latest' });
+  const open = h('div', { id: 'incidents' });
   const picture = h('div');
   const fill = async (withTrend: boolean) => {
-    const [all, list] = await Promise.all([
-      get<Indicators>('indicators', {}, signal).catch((e: unknown) => e as Error), latest()]);
+    const [all, list, incidents] = await Promise.all([
+      get<Indicators>('indicators', {}, signal).catch((e: unknown) => e as Error), latest(),
+      openIncidents(signal).catch((e: unknown) => h('p', { class: 'open' }, e instanceof Error ? e.message : 'Incidents are not known.'))]);
     divergences.replaceChildren(list);
+    open.replaceChildren(incidents);
     if (all instanceof Error) top.replaceChildren(h('p', { class: 'open' }, all.message));
     else {
       top.replaceChildren(answer(all), ...[brokenCards(all)].filter(c => c !== null));
@@ -174,7 +178,7 @@ export async function overview(
     }
     if (withTrend) picture.replaceChildren(await trend(signal));
   };
-  place.append(h('h1', {}, 'Is the fleet fine?'), top, h('h2', {}, 'Latest divergences'), divergences,
+  place.append(h('h1', {}, 'Is the fleet fine?'), top, open, h('h2', {}, 'Latest divergences'), divergences,
     h('h2', {}, 'Comparisons per day'), picture, h('h2', {}, 'Indicators'), table);
   await fill(false);
   void trend(signal).then(p => picture.replaceChildren(p), () => undefined);
