@@ -170,6 +170,12 @@ static void look_environment(struct audit *a, const json_t *in, json_t *out)
     if (lock && !part_there(a, lock))
         tw_pk_missing(&a->failed, out, "the lock list of Python packages: not there: data/%s",
                       lock);
+    json_t *image = json_object_get(in, "image");
+    if (image)
+        tw_pk_put(&a->failed, out, "image", json_incref(image));
+    const char *layout = tw_pk_text(image, "layout");
+    if (layout && strcmp(layout, "inside") == 0 && !part_there(a, TW_PACKAGE_IMAGE "/index.json"))
+        tw_pk_missing(&a->failed, out, "the image: not there: data/" TW_PACKAGE_IMAGE);
     if (!part_there(a, "environment/system.json"))
         tw_pk_missing(&a->failed, out,
                       "machine, system and libraries: not there: data/environment/system.json");

@@ -20,6 +20,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,6 +283,7 @@ static void end_pack(struct tw_pack *p)
         tw_free(p->datum[i].folder);
     }
     tw_free(p->datum);
+    tw_free(p->image_beside);
     tw_free(p->from);
     tw_free(p->top);
     tw_free(p->folder);
@@ -334,6 +336,23 @@ static int put_study(struct tw_pack *p, struct twin_error *err)
     return rc;
 }
 
+/* Gives the package its name, and before it what lies beside it: a package that is there has all
+ * that it speaks of. */
+static int name_package(struct tw_pack *p, const char *final, struct twin_error *err)
+{
+    char *image = p->image_beside ? tw_printf("%s.image", final) : NULL;
+    int rc = p->image_beside && !image ? tw_no_memory(err, "for a package") : 0;
+    if (image && renameat2(AT_FDCWD, p->image_beside, AT_FDCWD, image, RENAME_NOREPLACE) != 0)
+        rc = twin_error_system(err, "cannot rename %s to %s", p->image_beside, image);
+    if (rc == 0 && rename(p->w.dir, final) != 0) {
+        rc = twin_error_system(err, "cannot rename %s to %s", p->w.dir, final);
+        if (image)
+            rename(image, p->image_beside);
+    }
+    tw_free(image);
+    return rc;
+}
+
 /* A package that failed half-way is removed. */
 int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
               struct twin_packed *out, struct twin_error *err)
@@ -364,10 +383,11 @@ int twin_pack(const struct twin_run *run, const struct twin_pack_options *o,
         rc = p.failed ? tw_no_memory(err, "for a package") : put_whole(&p, err);
     rc = rc ? rc : finish_bag(&p, strrchr(final, '/') + 1, out->tagmanifest, err);
     /* from here on the package is there under its name */
-    if (rc == 0 && rename(p.w.dir, final) != 0)
-        rc = twin_error_system(err, "cannot rename %s to %s", p.w.dir, final);
+    rc = rc ? rc : name_package(&p, final, err);
     if (rc && made)
         tw_remove_tree(p.w.dir, NULL, NULL);
+    if (rc && p.image_beside)
+        tw_remove_tree(p.image_beside, NULL, NULL);
     if (rc == 0) {
         out->path = tw_pk_real("/", final);
         rc = out->path ? 0 : tw_no_memory(err, "for a package");

@@ -11,6 +11,7 @@
  * pack_environment.c  lock lists                     unpack*.c           for replay
  * pack_command.c      configuration and seeds        crate.c             RO-Crate, README, bag-info
  * pack_expected.c     what was observed              git.c               git, but no more than git
+ * pack_image.c        the container image            outside.c           what no image fixes
  *
  * Each area is an object with "holds" (a sentence), "missing" (texts) and its own fields; it is
  * written as data/AREA/AREA.json (docs/format/package.md). Auditing a run is packing it with a
@@ -19,6 +20,7 @@
  */
 #include "bag.h"
 
+#include "src/image/image.h"
 #include "src/launch/run.h"
 #include "src/package/package.h"
 
@@ -26,6 +28,8 @@
 
 /* "schema" of each JSON file of a package; replay refuses others. */
 #define TW_PACKAGE_SCHEMA "twinrun.package/1"
+/* The layout of the image, below data/. */
+#define TW_PACKAGE_IMAGE "environment/image"
 /* Data up to this size are embedded when nobody said how; untracked files of code up to that
  * one. */
 #define TW_SMALL_DATA ((uint64_t)64 << 20)
@@ -57,6 +61,7 @@ struct tw_pack {
     size_t data;
     /* "left_out": files of the run folder that are not packed, and why */
     json_t *expected;
+    char *image_beside; /* a layout that waits for its name; NULL: none */
     /* there was no memory for a JSON value */
     bool failed;
 };
@@ -93,6 +98,13 @@ void tw_pk_holds(bool *failed, json_t *area, const char *format, ...)
 const char *tw_pk_below(const char *path, const char *base);
 char *tw_pk_real(const char *dir, const char *path); /* realpath of dir/path; NULL: not there */
 
+/* ---- images */
+/* The digest of the image that a record of a run names. False: it names none. */
+bool tw_pack_recorded_image(const json_t *provenance, char out[TW_DIGEST_ROOM]);
+/* Opens "oci:DIR[:TAG]", as tw_image_open. */
+int tw_image_open_reference(const char *reference, const char *wanted, struct tw_image *image,
+                            struct twin_error *err);
+
 /* ---- areas */
 /* Each fills its area, and writes its files when there is a writer. What cannot be packed is said
  * in "missing" and is no error: these return 0, or a TWIN_E* for trouble of ours. */
@@ -101,6 +113,8 @@ int tw_pack_code(struct tw_pack *p, struct twin_error *err);
 int tw_pack_files(struct tw_pack *p, json_t *area, struct twin_error *err);
 int tw_pack_data(struct tw_pack *p, struct twin_error *err);
 int tw_pack_environment(struct tw_pack *p, struct twin_error *err);
+/* into the environment: which image, and where that is to be, its layout */
+int tw_pack_image(struct tw_pack *p, json_t *area, struct twin_error *err);
 int tw_pack_configuration(struct tw_pack *p, struct twin_error *err);
 int tw_pack_seeds(struct tw_pack *p, struct twin_error *err);
 int tw_pack_expected(struct tw_pack *p, struct twin_error *err);

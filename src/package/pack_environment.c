@@ -298,6 +298,7 @@ int tw_pack_environment(struct tw_pack *p, struct twin_error *err)
     rc = rc ? rc : put_list(p, "dpkg", "data/environment/dpkg.txt", err);
     rc = rc ? rc : put_list(p, "conda", "data/environment/conda.txt", err);
     rc = rc ? rc : put_system(p, err);
+    rc = rc ? rc : tw_pack_image(p, area, err);
     tw_pk_put(&p->failed, area, "python", version ? json_string(version) : json_null());
     look_for_gaps(p, area, python, version);
     if (version)

@@ -55,6 +55,13 @@ struct twin_pack_options {
     /* What a person should know while it goes on: what is being done. May be NULL. */
     void (*progress)(void *user, const char *what);
     void *user;
+    /*
+     * the container image that the run was made in: "oci:DIR[:TAG]", a reference to a registry, or
+     * anything that skopeo reads; NULL: none is named
+     */
+    const char *image;
+    bool image_inside; /* its layout goes into the package */
+    bool image_beside; /* ... or lies in OUT.image */
     /* a file of twinrun scale that goes in, too, as data/study/study.json; NULL: none. The caller
      * has read it */
     const char *study;
@@ -151,7 +158,16 @@ int twin_audit_folder(const char *dir, struct twin_packed *out, struct twin_erro
 
 /* ---- unpack (unpack.c): for replay, of a package that was verified */
 
+/* Which part of the work: a replay in a container lays out the files outside, where git is, and
+ * finds command and packages inside. */
+enum twin_unpack_part {
+    TWIN_UNPACK_ALL,
+    TWIN_UNPACK_FILES, /* code and data; argv, env and cwd stay NULL */
+    TWIN_UNPACK_REST   /* into: as UNPACK_FILES left it; data: "NAME=DIR" of every set */
+};
+
 struct twin_unpack_options {
+    enum twin_unpack_part part;
     const char *into; /* folder, made when missing, must be empty */
     /* folders that hold the data, "NAME=DIR" or, when the package has one, "DIR"; NULL-terminated,
      * may be NULL */
@@ -174,16 +190,18 @@ struct twin_unpacked {
     char *expected; /* the run folder in the package */
     struct twin_run_data *data;
     size_t data_count;     /* verified */
+    char **data_given;     /* "NAME=DIR" of each set, as TWIN_UNPACK_REST takes them */
     struct json_t *record; /* how it was recorded: "level", "max_steps", ... */
     /* of the environment: list of texts; empty: as in the lock list */
     struct json_t *differences;
 };
 
 /*
- * The folder that a replay of this package runs in, as an absolute path (tw_free): `into`, or where
- * that is NULL PACKAGE-replay beside the package, with the first free number when that is there
- * already. Never in the package, which would not verify any more. NULL: no memory, TWIN_EIO when
- * 999 replays lie there.
+ * The folder that a replay of this package runs in (tw_free), as an absolute path whose links and
+ * dots above the last part are resolved: `into`, or where that is NULL PACKAGE-replay beside the
+ * package, with the first free number when that is there already. Never in the package, which would
+ * not verify any more. NULL: no memory, TWIN_EIO when 999 replays lie there, TWIN_ENOENT for ".."
+ * of what is not there.
  */
 char *twin_replay_folder(const char *into, const char *package, struct twin_error *err);
 /* Would twin_replay_place make this folder? */

@@ -125,9 +125,68 @@ static char *folder_beside(const char *package, struct twin_error *err)
     return out;
 }
 
+/* Cuts the last part off a path that begins with a slash and ends with none. The part, which lies
+ * behind the path's new end. */
+static char *cut_part(char *path)
+{
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    return slash + 1;
+}
+
+/* The path, of which the last part is not there yet or is to be looked at as it is: the deepest
+ * folder above that is there by its real path, then what is to be made. malloc'ed. */
+static char *resolve_above(const char *path, struct twin_error *err)
+{
+    char *above = tw_strdup(path), *below = above ? tw_strdup("") : NULL, *real = NULL;
+    while (above && below && !real) {
+        char *part = cut_part(above);
+        char *longer = *below ? tw_printf("%s/%s", part, below) : tw_strdup(part);
+        if (strcmp(part, ".") == 0 || strcmp(part, "..") == 0) {
+            twin_error_set(err, TWIN_ENOENT, "--into %s: \"%s\" of a folder that is not there",
+                           path, part);
+            tw_free(longer);
+            break;
+        }
+        tw_free(below);
+        below = longer;
+        real = tw_pk_real("/", *above ? above : "/");
+        if (!real && !*above)
+            break;
+    }
+    char *out = real && below ? tw_path_join(real, below) : NULL;
+    if (!out && !(err && err->code))
+        tw_no_memory(err, "making the folder of a replay");
+    tw_free(real);
+    tw_free(below);
+    tw_free(above);
+    return out;
+}
+
+/* What the engines of containers mount, and what a run there says of its folder, is this path: so
+ * it has one form. A link as its last part stays one, and is refused later. */
+static char *folder_given(const char *into, struct twin_error *err)
+{
+    char *path = *into ? tw_path_absolute(into, err) : NULL, *out = NULL;
+    if (!*into)
+        twin_error_set(err, TWIN_EINVAL, "--into: expected a folder, found nothing");
+    for (size_t n = path ? strlen(path) : 0; n > 1 && path[n - 1] == '/'; n--)
+        path[n - 1] = '\0';
+    const char *last = path ? tw_base_name(path) : "";
+    const bool dots = strcmp(last, ".") == 0 || strcmp(last, "..") == 0;
+    if (path && (dots || path[1] == '\0')) {
+        if (!(out = tw_pk_real("/", path)))
+            twin_error_system(err, "--into %s", into);
+    } else if (path) {
+        out = resolve_above(path, err);
+    }
+    tw_free(path);
+    return out;
+}
+
 char *twin_replay_folder(const char *into, const char *package, struct twin_error *err)
 {
-    return into ? tw_path_absolute(into, err) : folder_beside(package, err);
+    return into ? folder_given(into, err) : folder_beside(package, err);
 }
 
 bool twin_replay_is_new(const char *folder)

@@ -172,6 +172,7 @@ void tw_replayed_free(struct tw_replayed *r)
 {
     json_decref(r->checkpoints);
     json_decref(r->world);
+    json_decref(r->container);
     twin_verdict_free(r->v);
     twin_run_free(r->was);
     *r = (struct tw_replayed){.now = NULL};

@@ -6,6 +6,8 @@
 #include "src/launch/run.h"
 #include "src/package/package.h"
 
+#include "src/image/image.h"
+
 #include <jansson.h>
 
 /* As the packaged run was recorded; what the record does not say is as for any run. What is pointed
@@ -27,6 +29,9 @@ struct tw_replayed {
     struct twin_verdict *v;
     json_t *checkpoints; /* {"path", "outcome": "same"|"differ"|"missing", "content"} */
     json_t *world; /* in what the worlds differ: {"power", "group", "what", "package", "here"} */
+    /* of a replay in an image, the caller's to set: {"engine", "image", "outside"}, as
+     * docs/containers.md says; NULL: in none. Owned */
+    json_t *container;
     enum tw_replay_outcome outcome;
 };
 
@@ -39,5 +44,27 @@ int tw_replay_judge(const struct twin_unpacked *u, const struct twin_run *now,
 enum tw_replay_outcome tw_replay_outcome_of(enum twin_verdict_outcome verdict, bool ended_alike,
                                             bool checkpoints_differ);
 void tw_replayed_free(struct tw_replayed *r);
+
+/* ---- in an image (outside.c) */
+
+enum tw_image_place { TW_IMAGE_ELSEWHERE, TW_IMAGE_INSIDE, TW_IMAGE_BESIDE };
+
+/* The image that a verified package names. "" and NULL: it does not say. */
+struct tw_package_image {
+    bool is_named; /* whoever packed named one: id and digest are there */
+    char id[TW_DIGEST_ROOM], digest[TW_DIGEST_ROOM];
+    char recorded[TW_DIGEST_ROOM]; /* the digest in the run's own record */
+    bool moved;                    /* the record's digest is of another image */
+    char *reference;               /* REPOSITORY@sha256:...; owned */
+    enum tw_image_place layout;
+};
+/* dir: of the package. TWIN_EFORMAT: what it says cannot be; TWIN_EIO; TWIN_ENOMEM. */
+int tw_package_image(const char *dir, struct tw_package_image *out, struct twin_error *err);
+void tw_package_image_free(struct tw_package_image *i);
+/* Does the record of the packaged run name a GPU? expected: its folder in the package. */
+bool tw_package_used_gpus(const char *expected);
+/* What no image fixes, in the package and here: a list of {"what", "package", "here", "same"}, the
+ * last null where one of the two is not known. The caller's. */
+json_t *tw_replay_outside(const char *expected, const struct twin_run *now);
 
 #endif

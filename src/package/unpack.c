@@ -374,6 +374,15 @@ static int load_package(struct tw_unpack *u, const char *dir, struct twin_error 
     return rc;
 }
 
+/* What is found where the job runs: packages, the command, variables, its folder. */
+static int put_command(struct tw_unpack *u, struct twin_error *err)
+{
+    int rc = tw_unpack_environment(u, err);
+    rc = rc ? rc : put_argv(u, err);
+    rc = rc ? rc : put_environ(u, err);
+    return rc ? rc : put_cwd(u, err);
+}
+
 /* A package with findings is not unpacked. On failure everything in *out is freed. */
 int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
                 const struct twin_unpack_options *o, struct twin_unpacked *out,
@@ -388,12 +397,11 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
     out->differences = json_array();
     if (rc == 0)
         rc = out->differences ? open_into(&u, err) : tw_no_memory(err, "unpacking a package");
-    rc = rc ? rc : tw_unpack_code(&u, err);
+    if (rc == 0 && o->part != TWIN_UNPACK_REST)
+        rc = tw_unpack_code(&u, err);
     rc = rc ? rc : tw_unpack_data(&u, err);
-    rc = rc ? rc : tw_unpack_environment(&u, err);
-    rc = rc ? rc : put_argv(&u, err);
-    rc = rc ? rc : put_environ(&u, err);
-    rc = rc ? rc : put_cwd(&u, err);
+    if (rc == 0 && o->part != TWIN_UNPACK_FILES)
+        rc = put_command(&u, err);
     if (rc == 0) {
         out->expected = tw_path_join(u.dir, "data/expected");
         out->record = json_incref(json_object_get(u.package, "record"));
@@ -436,6 +444,7 @@ void twin_unpacked_free(struct twin_unpacked *u)
         tw_free(u->data[i].manifest);
     }
     tw_free(u->data);
+    free_list(u->data_given);
     json_decref(u->record);
     json_decref(u->differences);
     *u = (struct twin_unpacked){0};

@@ -300,7 +300,8 @@ static int unpack_set(struct tw_unpack *u, const json_t *set, size_t sets,
     }
     tw_unpack_say(u, "verifying the data");
     rc = rc ? rc : hold_against(&s, out->folder, err);
-    if (rc == 0 && mine && below)
+    /* in an image the link is there already */
+    if (rc == 0 && mine && below && u->o->part != TWIN_UNPACK_REST)
         rc = link_into_code(u, below, out->folder, err);
     /* what was verified, for whoever records the replay */
     memcpy(out->root, s.root, sizeof out->root);
@@ -322,13 +323,17 @@ int tw_unpack_data(struct tw_unpack *u, struct twin_error *err)
     if (n == 0 && u->o->data && *u->o->data)
         return twin_error_set(err, TWIN_EINVAL, "--data %s: the package names no data",
                               *u->o->data);
-    if (!(u->out->data = tw_calloc(n + 1, sizeof *u->out->data)))
+    if (!(u->out->data = tw_calloc(n + 1, sizeof *u->out->data)) ||
+        !(u->out->data_given = tw_calloc(n + 1, sizeof *u->out->data_given)))
         return tw_no_memory(err, "unpacking the data");
     json_array_foreach (sets, i, set) {
         u->out->data_count = i + 1;
         int rc = unpack_set(u, set, n, &u->out->data[i], err);
         if (rc)
             return rc;
+        u->out->data_given[i] = tw_printf("%s=%s", tw_pk_text(set, "name"), u->out->data[i].folder);
+        if (!u->out->data_given[i])
+            return tw_no_memory(err, "unpacking the data");
     }
     return 0;
 }
