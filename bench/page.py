@@ -16,9 +16,10 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "agents"))
+from conftest import CHROMIUM  # noqa: E402
 from ledger_by_hand import Ledger  # noqa: E402
 from serve_helper import PATIENCE, serving  # noqa: E402
-from test_live_page import CHROMIUM, DIST  # noqa: E402
+from test_live_page import DIST  # noqa: E402
 
 RUNS, PAINTS = 10_000, 10
 QUERIES = ["t77", "P13 t1", "t9999.py", "no such", "p", "is:unknown", ""]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `twinrun serve` takes to answer the live page's questions about a comparison of ten million
 cells: 1,000 tensors at 10,000 steps (100 without --full), half of which differ from the middle on.
+The same again where they are one tensor of each of 1,000 ranks: traces with a record a step.
 
 Bar: a view of it 0.5 s. The first answer compares the runs and takes as long as that does.
 
@@ -27,8 +28,10 @@ VIEWS = {
 ASKED = 20
 
 
-def make(home, tensors, steps):
-    """Two runs of `true`, with a trace of one rank and many tensors put into each folder."""
+def make(home, ranks, tensors, steps):
+    """Two runs of `true`, with the traces of all ranks put into each folder; the rank in the middle
+    differs from the step in the middle on.
+    """
     for _ in range(2):
         subprocess.run([TWINRUN, "record", "-q", "--home", home, "--", "true"], check=True)
     runs = sorted(os.path.join(home, "runs", n) for n in os.listdir(os.path.join(home, "runs")))
@@ -37,16 +40,14 @@ def make(home, tensors, steps):
         os.makedirs(folder, exist_ok=True)
         other = steps // 2 if i else steps
         writer = os.path.join(BUILD, "bench", "many_ranks")
-        words = [writer, folder, "1", str(steps), "0", str(other), str(tensors)]
+        words = [writer, folder, *map(str, (ranks, steps, ranks // 2, other, tensors))]
         subprocess.run(words, check=True)
     return runs
 
 
-def main():
-    tensors, steps = 1000 if "--full" in sys.argv else 100, 10000
-    name = f"serve_page_{tensors * steps}_cells"
+def measure(name, ranks, tensors, steps):
     with tempfile.TemporaryDirectory(prefix="twinrun-bench-") as home:
-        runs = make(home, tensors, steps)
+        runs = make(home, ranks, tensors, steps)
         begin = time.monotonic()
         subprocess.run(
             [TWINRUN, "diff", "--home", home, *runs],
@@ -64,7 +65,8 @@ def main():
                 sys.exit("serve_page: " + first.text)
             heat = first.json["heatmap"]
             print(f"# {heat['tensors']} tensors x {heat['steps']} steps")
-            if heat["tensors"] * heat["steps"] < tensors * steps or heat["mark"] is None:
+            seen = heat["tensors"] * heat["steps"]
+            if seen < ranks * tensors * steps or heat["mark"] is None:
                 sys.exit("serve_page: this is not the comparison that was made")
             for view, asked in VIEWS.items():
                 times, size = [], 0
@@ -78,6 +80,12 @@ def main():
                 print(f"{name}_{view}_median {sorted(times)[ASKED // 2]:.4f} s")
                 print(f"{name}_{view}_worst {max(times):.4f} s")
                 print(f"{name}_{view}_bytes {size} B")
+
+
+def main():
+    many, steps = 1000 if "--full" in sys.argv else 100, 10000
+    measure(f"serve_page_{many * steps}_cells", 1, many, steps)
+    measure(f"serve_page_{many * steps}_cells_of_ranks", many, 1, steps)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What watching costs a training step: in one process, recording switched on and off in turns.
 
-Usage: torch_overhead.py [MODEL...]     models: mlp, cnn, transformer; default all
+Usage: torch_overhead.py [MODEL...]     models: mlp, cnn, transformer, ddp; default all
 Environment: TWINRUN_BUILD, the build folder that holds agents/libtwinrun.so (default: build beside
 bench).
 
@@ -16,18 +16,22 @@ recording over time of all without, rounds with a step of more than three times 
 processes disturb less. A ratio of
 1.05 is 5% slower. The agent is armed in this process as under `twinrun`, at the default level;
 statistics and sketches fall
-into some of the steps and are contained in the sums.
+into some of the steps and are contained in the sums. `ddp`: the MLP under DistributedDataParallel on
+three ranks of gloo, one thread each; the figures are rank 0's.
 """
 
 import itertools
 import os
+import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODELS = {"mlp": 400, "cnn": 200, "transformer": 60}  # rounds of three steps
+MODELS = {"mlp": 400, "cnn": 200, "transformer": 60, "ddp": 200}  # rounds of three steps
+RANKS = 3
 ORDERS = tuple(itertools.permutations(("off", "on", "whole")))
 # at most, for each
 SECONDS = int(os.environ.get("BENCH_SECONDS", 60))
@@ -97,6 +101,13 @@ def transformer(torch):
     return Model(), lambda: (torch.randint(0, 1000, (8, 64)), torch.randint(0, 1000, (512,)))
 
 
+def ddp(torch):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    model, batch = mlp(torch)
+    return torch.nn.parallel.DistributedDataParallel(model), batch
+
+
 def measure(torch, name, rounds):
     core, optim = sys.modules["_twinrun_agent.core"], sys.modules["_twinrun_agent.optim"]
     written = sys.modules["_twinrun_agent.written"]
@@ -114,7 +125,8 @@ def measure(torch, name, rounds):
 
     for _ in range(20):  # beyond the first steps, which are whole
         step()
-    taken, end = [], time.monotonic() + SECONDS
+    # ranks end together: by the number of rounds
+    taken, end = [], time.monotonic() + (float("inf") if name == "ddp" else SECONDS)
     while len(taken) < rounds and (len(taken) < 10 or time.monotonic() < end):
         found, at = {}, len(taken) % 6
         for mode in ORDERS[at]:
@@ -126,6 +138,8 @@ def measure(torch, name, rounds):
             found[mode] = step()
         core.S.on = True
         taken.append(found)
+    if os.environ.get("RANK", "0") != "0":
+        return
     report(name, taken)
     print("%s_parameters %d count" % (name, sum(p.numel() for p in model.parameters())))
 
@@ -145,16 +159,35 @@ def report(name, taken):
             print("%s_%s%s_median %.4f ratio" % (name, label, suffix, median))
 
 
+def measure_ranks():
+    with socket.socket() as any_free:
+        any_free.bind(("127.0.0.1", 0))
+        port = any_free.getsockname()[1]
+    ranks = []
+    for rank in range(RANKS):
+        env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(RANKS), MASTER_PORT=str(port))
+        env["MASTER_ADDR"] = "127.0.0.1"
+        ranks.append(subprocess.Popen([sys.executable, __file__, "ddp"], env=env))
+    if any([rank.wait() for rank in ranks]):
+        sys.exit("torch_overhead.py: a rank of ddp failed")
+
+
 def main():
     names = [name for name in sys.argv[1:] if name != "--full"] or list(MODELS)
     if not set(names) <= set(MODELS):
         sys.exit(__doc__)
+    if "ddp" in names and "RANK" not in os.environ:
+        measure_ranks()
+        names.remove("ddp")
+        if not names:
+            return
     build = os.environ.get("TWINRUN_BUILD") or os.path.join(HERE, "..", "build")
     folder = arm(os.path.join(build, "agents", "libtwinrun.so"))
     import torch
 
-    print("torch %s version" % torch.__version__)
-    print("torch_threads %d count" % torch.get_num_threads())
+    if "RANK" not in os.environ:
+        print("torch %s version" % torch.__version__)
+        print("torch_threads %d count" % torch.get_num_threads())
     for name in names:
         measure(torch, name, MODELS[name])
     sys.stdout.flush()

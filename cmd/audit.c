@@ -10,6 +10,7 @@
 #include "areas.h"
 #include "audit_words.h"
 #include "checklist.h"
+#include "operations.h"
 #include "say.h"
 #include "options.h"
 #include "verify.h"
@@ -28,7 +29,7 @@
 
 /* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct audit_args {
-    const char *home, *checklist, *statement;
+    const char *home, *ledger, *checklist, *statement;
     struct tw_strings keys;
     bool json, quiet;
 };
@@ -39,21 +40,24 @@ enum { MAX_TARGETS = 1000 };
 static const char TEST_RESULT[] = "https://in-toto.io/attestation/test-result/v0.1";
 
 static const struct tw_option options[] = {
-    {"checklist", 'c', TW_OPT_STRING, "VENUE", NULL, "What",
-     "also answer a venue's checklist as far as the evidence goes: neurips, icml or mlsys",
+    {"checklist", 'c', TW_OPT_STRING, "LIST", NULL, "What",
+     "also answer a checklist as far as the evidence goes: a venue's (neurips, icml, mlsys), or "
+     "one "
+     "of operations (pre-production, production, incident)",
      FIELD(checklist)},
     {"statement", 's', TW_OPT_FILE, "FILE", NULL, "Statement",
      "also write the result as an in-toto statement (test-result) in an envelope",
      FIELD(statement)},
     {"key", 'k', TW_OPT_LIST, "KEY", NULL, "Statement", "sign the statement with it", FIELD(keys)},
     {"home", 0, TW_OPT_DIR, "DIR", NULL, "Output", "folder that holds the runs", FIELD(home)},
+    TW_LEDGER_OPTION(audit_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print one JSON object", FIELD(json)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output", "no progress", FIELD(quiet)},
     {NULL},
 };
 
 static const char *const synopsis[] = {
-    "PACKAGE|RUN|FOLDER... [--checklist neurips|icml|mlsys] [--statement FILE --key KEY]", NULL};
+    "PACKAGE|RUN|FOLDER... [--checklist LIST] [--statement FILE --key KEY]", NULL};
 static const struct tw_pair exits[] = {
     {"0", "all five pass, for each target"},
     {"1", "something is missing: each thing is named"},
@@ -63,6 +67,8 @@ static const struct tw_pair exits[] = {
 static const struct tw_pair examples[] = {
     {"twinrun audit last", "what would somebody else lack?"},
     {"twinrun audit paper-table-2 --checklist neurips", "a package, and the venue's questions"},
+    {"twinrun audit last --checklist pre-production",
+     "is it fit for production? pass, fail or not known, from what was recorded"},
     {"twinrun audit ~/their-repository", "a folder that twinrun did not make"},
     {"twinrun audit paper-table-2 --statement audit.dsse.json --key me.key", "the result, signed"},
     {NULL, NULL},
@@ -178,6 +184,27 @@ static int report(const struct audit_args *a, const struct tw_audited *t, size_t
     return all ? TW_EXIT_SAME : TW_EXIT_DIFFER;
 }
 
+/* Answers a checklist of operations from the ledger and the run. -1, or the exit code. */
+static int fill_operations(const struct audit_args *a, struct tw_audited *t)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_operations where = {.ledger = NULL};
+    char *given = tw_home(a->home), *home = given ? tw_path_absolute(given, &err) : NULL;
+    char *owner = home ? tw_ledger_home(home, a->ledger) : NULL;
+    struct twin_run *r = owner && strcmp(t->kind, "run") == 0 ? tw_run_open(home, t->given) : NULL;
+    where.ledger = owner ? tw_ledger_open(home, a->ledger, NULL, NULL) : NULL;
+    where.home = owner;
+    where.run_id = r ? r->id : NULL;
+    where.run_dir = r ? r->dir : NULL;
+    t->operations = tw_operations_checklist(a->checklist, t->found.area, &where, &err);
+    twin_ledger_close(where.ledger);
+    twin_run_free(r);
+    tw_free(owner);
+    tw_free(home);
+    tw_free(given);
+    return t->operations ? -1 : tw_trouble(&err, "audit: cannot answer the checklist");
+}
+
 /* Each area as an event of the ledger, for `twinrun slo`. */
 static void note_areas(const struct audit_args *a, const struct tw_audited *t)
 {
@@ -196,7 +223,8 @@ static int run(int argc, char **argv)
     /* A checklist that is not known is found out by asking for it without any findings. */
     json_t *none[TWIN_AREAS] = {NULL};
     json_t *known = a.checklist ? tw_checklist(a.checklist, none) : NULL;
-    if (a.checklist && !known)
+    const bool operations = a.checklist && tw_operations_is(a.checklist);
+    if (a.checklist && !known && !operations)
         return tw_bad_use("audit", "--checklist: expected %s, found \"%s\"", tw_checklist_names,
                           a.checklist);
     json_decref(known);
@@ -212,6 +240,8 @@ static int run(int argc, char **argv)
         t[i].given = given.items[i];
         rc = audit_one(&a, &t[i]);
     }
+    for (size_t i = 0; i < given.count && rc < 0 && operations; i++)
+        rc = fill_operations(&a, &t[i]);
     if (rc < 0 && a.statement)
         rc = write_statement(&a, &t[0]);
     for (size_t i = 0; i < given.count && rc < 0; i++)
@@ -219,6 +249,7 @@ static int run(int argc, char **argv)
     if (rc < 0)
         rc = report(&a, t, given.count);
     for (size_t i = 0; t && i < given.count; i++) {
+        json_decref(t[i].operations);
         twin_packed_free(&t[i].found);
         twin_bag_verdict_free(&t[i].verdict);
     }

@@ -346,6 +346,7 @@ static int check_job(struct tw_check_command *command)
     if (!c->series.interrupted && !c->series.out_of_time && !c->trouble) {
         tw_check_clock(c);
         tw_check_repeat_arm(c);
+        tw_check_threads(c);
         if (!c->args.against)
             tw_check_zoom(c);
         tw_check_rounding(c);

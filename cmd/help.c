@@ -22,6 +22,7 @@ static const char about[] =
 
 static const struct tw_pair environment[] = {
     {"TWINRUN_HOME", "folder that holds the runs; .twinrun in the working folder unless set"},
+    {"TWINRUN_ROLLOUT", "flag file of a rollout, which record and run read"},
     {"NO_COLOR", "when set, nothing is coloured"},
     {NULL, NULL},
 };

@@ -318,6 +318,7 @@ static int search_cause(struct tw_isolate_command *command)
                           c->journal.folder);
     /* Runs after the search: do arms repeat, and who in the job asks for what was found? */
     tw_isolate_a_again(c, r);
+    tw_isolate_try_threads(c, r);
     tw_isolate_ask_who(c, r);
     tw_isolate_which_node(c, r);
     int rc = report(command, r);
@@ -333,6 +334,7 @@ static void fini(struct tw_isolate *c)
     for (size_t i = 0; i < c->count; i++)
         tw_free(c->effect[i].text);
     tw_isolate_arms_close(c);
+    tw_held_threads_free(&c->threads.held);
     tw_isolate_order_close(c);
     tw_isolate_nodes_close(c);
     for (size_t i = 0; i < c->consumer_count; i++) {

@@ -6,6 +6,7 @@
  * reader.
  */
 #include "node_run.h"
+#include "replay.h"
 #include "pictures.h"
 #include "options.h"
 #include "terminal.h"
@@ -111,6 +112,8 @@ static int dispatch(int argc, char **argv)
         return print_completion(next);
     if (strcmp(word, "--node-run") == 0 && next) /* an engine's, not a person's */
         return tw_node_run(next);
+    if (strcmp(word, "--replay-inside") == 0 && next) /* replay's, in a container */
+        return tw_replay_inside(next);
     if (strcmp(word, "--pictures") == 0) /* serve's, as the next */
         return tw_pictures(argc - 2, argv + 2);
     if (strcmp(word, "--postmortem") == 0)

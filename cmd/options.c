@@ -338,3 +338,16 @@ int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *ar
     *rest = (struct tw_operands){argv + optind + job, (size_t)(argc - optind - job), job};
     return check_operands(c, rest);
 }
+
+double tw_share_of(const char *text)
+{
+    char *end = NULL;
+    double share = strtod(text, &end);
+    if (end == text)
+        return -1;
+    if (*end == '%') {
+        share /= 100;
+        end++;
+    }
+    return *end || !(share >= 0 && share <= 1) ? -1 : share;
+}

@@ -112,6 +112,9 @@ const struct tw_command *tw_command_find(const char *name);
 int tw_options_parse(const struct tw_command *c, int argc, char **argv, void *args,
                      struct tw_operands *rest);
 
+/* "10%", "0.1": a share from 0 to 1; -1: it is none. */
+double tw_share_of(const char *text);
+
 /* The option every command has besides its table. */
 extern const struct tw_option tw_option_help;
 

@@ -21,7 +21,8 @@
 struct pack_args {
     const char *home, *out, *data, *study;
     struct tw_strings keys, code, pip;
-    bool json, quiet;
+    const char *image;
+    bool json, quiet, image_inside, image_beside;
 };
 
 #define FIELD(f) offsetof(struct pack_args, f)
@@ -38,6 +39,15 @@ static const struct tw_option options[] = {
      "also the result.json of a study of twinrun scale: a stranger draws its curve again with "
      "twinrun scale --from PACKAGE",
      FIELD(study)},
+    {"image", 'i', TW_OPT_STRING, "IMAGE", NULL, "What",
+     "the container image that the run was made in; the package names it by its digest: "
+     "REPOSITORY:TAG or REPOSITORY@sha256:DIGEST, oci:DIR[:TAG] (a layout), "
+     "docker-archive:FILE",
+     FIELD(image)},
+    {"image-inside", 0, TW_OPT_FLAG, NULL, NULL, "What",
+     "pack the image itself, too: a replay needs no registry", FIELD(image_inside)},
+    {"image-beside", 0, TW_OPT_FLAG, NULL, NULL, "What",
+     "put the image into FOLDER.image beside the package", FIELD(image_beside)},
     {"pip-option", 0, TW_OPT_LIST, "OPTION", NULL, "What",
      "an option that pip needs to find the packages again "
      "(--pip-option=--extra-index-url=https://...)",
@@ -64,6 +74,8 @@ static const struct tw_pair examples[] = {
      "a run whose data were verified before the start"},
     {"twinrun pack last -o paper-table-2 --key team.key",
      "what a stranger needs to repeat it, signed"},
+    {"twinrun pack last --image python:3.11-slim --image-inside",
+     "with the container image, whose tag may lead elsewhere tomorrow"},
     {"twinrun pack last --data fetch=https://example.org/mnist", "the data by address"},
     {NULL, NULL},
 };
@@ -152,6 +164,8 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_pack, argc, argv, &a, &given);
     if (rc >= 0 || (rc = data_option(a.data, &o)) >= 0)
         return rc;
+    if ((a.image_inside || a.image_beside) && !a.image)
+        return tw_bad_use("pack", "--image-inside and --image-beside: expected --image with them");
     tw_progress_setup(a.quiet);
     char *home = tw_home(a.home);
     struct twin_run *r = home ? tw_run_open(home, given.items[0]) : NULL;
@@ -165,6 +179,9 @@ static int run(int argc, char **argv)
     o.code = a.code.items;
     o.pip = a.pip.items;
     o.study = a.study;
+    o.image = a.image;
+    o.image_inside = a.image_inside;
+    o.image_beside = a.image_beside;
     /* A file that is no study would be packed for nothing. */
     if (a.study && !is_study(a.study)) {
         twin_run_free(r);

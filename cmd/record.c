@@ -6,6 +6,7 @@
  * run unwatched; trouble after it changes no exit code. run (run.c) shares all of this.
  */
 #include "record.h"
+#include "rollout_run.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
@@ -142,8 +143,15 @@ static int run(int argc, char **argv)
     if ((rc = tw_data_verify("record", &a.record.data, a.record.home, a.record.quiet,
                              &a.record.verified)) >= 0)
         return rc;
+    struct tw_rollout_run rollout;
+    const bool pinned = tw_rollout_run_join(&rollout, NULL, NULL, job.items, a.record.quiet);
     struct twin_launch_options o = tw_record_launch(&a.record, job.items, &t);
-    if (tw_trial_make(&t.trial, &o, &err) != 0)
+    o.rollout = rollout.joined.run.arm ? &rollout.joined.run : NULL;
+    if (pinned)
+        twin_world_plan_apply(&rollout.plan, &o);
+    rc = tw_trial_make(&t.trial, &o, &err);
+    tw_rollout_run_free(&rollout);
+    if (rc != 0)
         return tw_record_failed(&t, job.items, "unwatched", &err);
     struct twin_run *r = t.trial.run;
     if (t.trial.end == TW_TRIAL_NOT_STARTED)

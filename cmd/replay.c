@@ -7,6 +7,7 @@
  * out (src/package), the job is run as it was recorded, and what it computed is held against what
  * the first run did. A folder that was made for nothing is taken away again.
  */
+#include "replay.h"
 #include "say.h"
 #include "options.h"
 #include "verify.h"
@@ -20,6 +21,7 @@
 #include "base.h"
 #include "phrase.h"
 
+#include "src/package/pack.h"
 #include "src/package/package.h"
 
 #include <assert.h>
@@ -28,14 +30,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What the command line gave; NULL, false or 0 where it gave nothing. */
-struct replay_args {
-    const char *into, *environment, *python, *trust, *at, *tolerance;
-    struct tw_strings data, pip, keys;
-    bool fetch, json, quiet;
-};
-
-#define FIELD(f) offsetof(struct replay_args, f)
+#define FIELD(f) offsetof(struct tw_replay_args, f)
 
 static const struct tw_option options[] = {
     {"into", 'o', TW_OPT_DIR, "FOLDER", NULL, "Where",
@@ -45,7 +40,8 @@ static const struct tw_option options[] = {
      "verified first",
      FIELD(data)},
     {"fetch", 0, TW_OPT_FLAG, NULL, NULL, "With what",
-     "download the data that the package's fetch.txt names", FIELD(fetch)},
+     "download what the package names and does not hold: data of its fetch.txt, its image",
+     FIELD(fetch)},
     {"environment", 'e', TW_OPT_STRING, "HOW", "check", "With what",
      "check: run only if the packages here are those of the lock list; build: make a fresh virtual "
      "environment from that list with pip; here: run with what is here, and name the differences",
@@ -56,6 +52,20 @@ static const struct tw_option options[] = {
      FIELD(python)},
     {"pip-option", 0, TW_OPT_LIST, "OPTION", NULL, "With what",
      "hand this to pip (--pip-option=--no-index --pip-option=--find-links=DIR)", FIELD(pip)},
+    {"container", 'c', TW_OPT_STRING, "ENGINE", NULL, "Container",
+     "run it in the image that the package names, by its digest: docker, podman, apptainer, bwrap "
+     "(bubblewrap), chroot, or auto: the first of these that is here",
+     FIELD(container)},
+    {"image", 'i', TW_OPT_STRING, "IMAGE", NULL, "Container",
+     "use this image: oci:DIR[:TAG] (a layout), or a reference that skopeo fetches; the verdict "
+     "says when it is not the package's",
+     FIELD(image)},
+    {"gpus", 0, TW_OPT_STRING, "WHICH", "auto", "Container",
+     "all, none, or auto: all where the recorded run had one", FIELD(gpus)},
+    {"network", 0, TW_OPT_FLAG, NULL, NULL, "Container", "let the job use this machine's network",
+     FIELD(network)},
+    {"print", 0, TW_OPT_FLAG, NULL, NULL, "Container",
+     "print the command lines that would start the container, and run nothing", FIELD(print)},
     {"tolerance", 't', TW_OPT_FILE, "FILE", NULL, "Comparison",
      "also judge by these tolerances; the bitwise verdict is shown too", FIELD(tolerance)},
     {"key", 'k', TW_OPT_LIST, "PUB", NULL, "Signatures",
@@ -69,7 +79,9 @@ static const struct tw_option options[] = {
 };
 
 static const char *const synopsis[] = {
-    "PACKAGE [--into FOLDER] [--environment check|build|here] [--data DIR] [options]", NULL};
+    "PACKAGE [--into FOLDER] [--environment check|build|here] [--container ENGINE] [--data DIR] "
+    "[options]",
+    NULL};
 static const struct tw_pair exits[] = {
     {"0", "the same came out, bit for bit or within the tolerance"},
     {"1", "something else came out; or the package is not what it was when it was made: nothing "
@@ -84,12 +96,14 @@ static const struct tw_pair examples[] = {
     {"twinrun replay paper-table-2 --environment build", "in a fresh virtual environment"},
     {"twinrun replay paper-table-2 --data /mnt/mnist --key team.pub",
      "with data that are here, if the team signed it"},
+    {"twinrun replay paper-table-2 --container podman",
+     "in the container image that the run was made in"},
     {NULL, NULL},
 };
 
 /* ---- steps on the way */
 
-static void show_step(void *user, const char *what)
+void tw_replay_show_step(void *user, const char *what)
 {
     (void)user;
     if (!tw_progress_on())
@@ -104,8 +118,8 @@ static void show_step(void *user, const char *what)
  * Verifies the package into a private copy in INTO, from which everything is used afterwards. -1,
  * or the exit code of a package that is not to be run.
  */
-static int open_package(const struct replay_args *a, const char *dir, const char *into, char **copy,
-                        struct twin_bag_verdict *v)
+static int open_package(const struct tw_replay_args *a, const char *dir, const char *into,
+                        char **copy, struct twin_bag_verdict *v)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_trust *trust = NULL;
@@ -129,15 +143,13 @@ static int open_package(const struct replay_args *a, const char *dir, const char
     return TW_EXIT_DIFFER;
 }
 
-/* What differs between the environment here and the package's. -1: the job may run all the same;
- * else the exit code of a refusal. */
-static int say_differences(const struct replay_args *a, const json_t *differences)
+int tw_replay_say_differences(const char *how, const json_t *differences)
 {
     enum { SHOWN = 12 };
     size_t n = json_array_size(differences);
     if (n == 0)
         return -1;
-    bool refuse = strcmp(a->environment, "check") == 0;
+    bool refuse = strcmp(how, "check") == 0;
     tw_say("replay: the environment here is not the package's (%zu difference%s)%s", n,
            tw_plural_s(n), refuse ? ": nothing was run" : "");
     for (size_t i = 0; i < n && i < SHOWN; i++)
@@ -153,10 +165,8 @@ static int say_differences(const struct replay_args *a, const json_t *difference
 
 /* ---- the run */
 
-/* Runs the job in its folder, with its variables, and hands over the run. The working folder of
- * this process is the job's from here on. -1, or the exit code. */
-static int launch_job(const struct replay_args *a, const struct twin_unpacked *u, const char *home,
-                      struct twin_run **out)
+int tw_replay_launch(bool json, const struct twin_unpacked *u, const char *home,
+                     struct twin_run **out)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     /* What the first run did not have must not be there now. */
@@ -169,7 +179,7 @@ static int launch_job(const struct replay_args *a, const struct twin_unpacked *u
     struct tw_trial t = {.front = NULL}; /* the terminal is the job's */
     struct twin_launch_options o = tw_replay_launch_options(u, home);
     tw_progress_clear();
-    if (a->json)
+    if (json)
         tw_stdout_reserve();
     int rc = tw_trial_make(&t, &o, &err);
     *out = t.run;
@@ -191,13 +201,14 @@ static int exit_code(enum tw_replay_outcome outcome)
     return codes[outcome];
 }
 
-/* Holds what came out against the package, and prints it. The exit code. */
-static int judge_run(const struct replay_args *a, const struct twin_unpacked *u,
-                     const struct twin_run *now)
+int tw_replay_print(const struct tw_replay_args *a, const struct twin_unpacked *u,
+                    const struct twin_run *now, const json_t *differences, json_t *container)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_replayed r;
-    if (tw_replay_judge(u, now, a->tolerance, &r, &err) != 0) {
+    int failed = tw_replay_judge(u, now, a->tolerance, &r, &err);
+    r.container = container;
+    if (failed) {
         tw_replayed_free(&r);
         return tw_trouble(NULL, "replay: %s", err.message);
     }
@@ -206,7 +217,7 @@ static int judge_run(const struct replay_args *a, const struct twin_unpacked *u,
     enum tw_replay_outcome came_to = r.outcome;
     int bad = 0;
     if (a->json) {
-        bad = tw_json_print(tw_replay_json(&r, u->differences));
+        bad = tw_json_print(tw_replay_json(&r, differences));
     } else {
         struct tw_verdict_output out = {.verb = "replay"};
         if (tw_verdict_print(r.v, runs, 2, &out) == TW_EXIT_TROUBLE)
@@ -218,7 +229,7 @@ static int judge_run(const struct replay_args *a, const struct twin_unpacked *u,
 }
 
 /* Unpacks the verified copy, runs it and judges what came out. *started: the job may have run. */
-static int run_copy(const struct replay_args *a, const char *copy,
+static int run_copy(const struct tw_replay_args *a, const char *copy,
                     const struct twin_bag_verdict *verdict, const char *into, bool *started)
 {
     struct twin_error err = TWIN_ERROR_INIT;
@@ -230,15 +241,15 @@ static int run_copy(const struct replay_args *a, const char *copy,
                                     .python = a->python,
                                     .build = strcmp(a->environment, "build") == 0,
                                     .pip = a->pip.items,
-                                    .progress = show_step};
+                                    .progress = tw_replay_show_step};
     int rc = twin_unpack(copy, verdict, &o, &u, &err);
     tw_progress_clear();
     if (rc)
         return tw_trouble(&err, "replay: nothing was run");
-    rc = say_differences(a, u.differences);
+    rc = tw_replay_say_differences(a->environment, u.differences);
     *started = rc < 0;
     if (rc < 0)
-        rc = launch_job(a, &u, into, &now);
+        rc = tw_replay_launch(a->json, &u, into, &now);
     if (rc < 0 && now->outcome == TWIN_RUN_NOT_STARTED)
         rc = tw_bad_use("replay", "%s", now->message);
     else if (rc < 0 && now->outcome == TWIN_RUN_INTERRUPTED)
@@ -246,29 +257,49 @@ static int run_copy(const struct replay_args *a, const char *copy,
     if (rc < 0) {
         if (!a->quiet)
             tw_say("replayed in %s", into);
-        rc = judge_run(a, &u, now);
+        rc = tw_replay_print(a, &u, now, u.differences, NULL);
     }
     twin_run_free(now);
     twin_unpacked_free(&u);
     return rc;
 }
 
+/* The data are read, and the folder of the replay is written to, so it may not lie in them: it
+ * would change them, and in a container they are read-only. -1, or the exit code. */
+static int check_data(const struct tw_replay_args *a, const char *whole)
+{
+    for (size_t i = 0; i < a->data.count; i++) {
+        const char *given = a->data.items[i], *sign = strchr(given, '=');
+        char *real = tw_pk_real(".", sign ? sign + 1 : given);
+        const bool inside = real && tw_pk_below(whole, real);
+        tw_free(real);
+        if (inside)
+            return tw_bad_use("replay",
+                              "--data %s: the folder of the replay, %s, lies in it: name another "
+                              "with --into",
+                              given, whole);
+    }
+    return -1;
+}
+
 /* The whole, with what has to be cleared away behind it. The exit code. */
-static int replay(const struct replay_args *a, const char *dir)
+static int replay(const struct tw_replay_args *a, const char *dir)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_bag_verdict verdict = {0};
     char *whole = twin_replay_folder(a->into, dir, &err), *copy = NULL;
-    int rc = whole ? -1 : tw_bad_use("replay", "%s", err.message);
+    int rc = whole ? check_data(a, whole) : tw_bad_use("replay", "%s", err.message);
     /* Paths in options are relative to where we are now. */
     char *tolerance = a->tolerance ? tw_path_absolute(a->tolerance, &err) : NULL;
-    struct replay_args b = *a;
+    struct tw_replay_args b = *a;
     const bool ours = whole && twin_replay_is_new(whole);
     bool started = false;
     b.tolerance = tolerance;
     if (rc < 0)
         rc = open_package(a, dir, whole, &copy, &verdict);
-    if (rc < 0)
+    if (rc < 0 && a->container)
+        rc = tw_replay_contained(&b, dir, copy, &verdict, whole, &started);
+    else if (rc < 0)
         rc = run_copy(&b, copy, &verdict, whole, &started);
     if (!started && copy)
         twin_replay_clear(whole, copy, ours);
@@ -279,9 +310,29 @@ static int replay(const struct replay_args *a, const char *dir)
     return rc;
 }
 
+/* --print: verified where it lies, since nothing of it is used. The exit code. */
+static int print_only(const struct tw_replay_args *a, const char *dir)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_bag_verdict v = {0};
+    char *into = twin_replay_folder(a->into, dir, &err);
+    if (!into)
+        return tw_bad_use("replay", "%s", err.message);
+    int rc = tw_package_open(dir, NULL, 0, NULL, &v);
+    if (rc < 0 && v.findings) {
+        tw_package_text(stdout, dir, &v);
+        rc = TW_EXIT_DIFFER;
+    }
+    if (rc < 0)
+        rc = tw_replay_print_lines(a, dir, into);
+    twin_bag_verdict_free(&v);
+    tw_free(into);
+    return rc;
+}
+
 static int run(int argc, char **argv)
 {
-    struct replay_args a = {0};
+    struct tw_replay_args a = {0};
     struct tw_operands given;
     int rc = tw_options_parse(&tw_command_replay, argc, argv, &a, &given);
     if (rc >= 0)
@@ -292,11 +343,13 @@ static int run(int argc, char **argv)
         strcmp(a.environment, "here") != 0)
         return tw_bad_use("replay", "--environment: expected check, build or here, found \"%s\"",
                           a.environment);
+    if ((rc = tw_replay_container_check(&a)) >= 0)
+        return rc;
     tw_progress_setup(a.quiet);
     if (!twin_package_is(given.items[0]))
         return tw_bad_use("replay", "%s: expected a package (twinrun pack makes one)",
                           given.items[0]);
-    return replay(&a, given.items[0]);
+    return a.print ? print_only(&a, given.items[0]) : replay(&a, given.items[0]);
 }
 
 const struct tw_command tw_command_replay = {
@@ -310,6 +363,10 @@ const struct tw_command tw_command_replay = {
     "against their snapshot, the environment, held against the lock list or built from it. The "
     "command runs there with the recorded variables, is recorded as the first run was, and "
     "compared with it: the verdict of twinrun check.\n\n"
+    "With --container the job runs in the image that the package names, by its digest: without "
+    "network, with the package and data mounted read-only, as your user. Each blob of the image is "
+    "verified. What an image does not fix (kernel, processor, GPU, driver) is held against the "
+    "recording and told with the verdict. docs/containers.md says what each engine does.\n\n"
     "This runs somebody's program with your rights. Verification says that it is the program that "
     "was packed, not that it is harmless.",
     options,

@@ -9,6 +9,7 @@
 
 #include "match_order.h"
 #include "record.h"
+#include "rollout_run.h"
 #include "runs.h"
 #include "say.h"
 
@@ -151,14 +152,15 @@ static void report_order(const struct tw_matches *o, const struct twin_run *r, b
 /* ---- once */
 
 /* The job, as transparent as by record, with the pins. Its own exit code. order: NULL, or the order
- * of messages to be replayed. */
+ * of messages to be replayed. rollout: NULL, or what is recorded of one. */
 static int run_once(const struct run_args *a, char **argv, const struct world *w,
-                    struct tw_matches *order)
+                    struct tw_matches *order, const struct twin_run_rollout *rollout)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_transparent t = {.code = 0};
     struct twin_launch_options o = tw_record_launch(&a->record, argv, &t);
     twin_world_plan_apply(&w->plan, &o);
+    o.rollout = rollout;
     if (order) {
         o.fill_folder = tw_matches_fill;
         o.fill_user = order;
@@ -272,10 +274,31 @@ static int run_in_order(const struct run_args *a, char **argv, const struct worl
     if (recorded && tw_matches_read(recorded, (uint32_t)(a->replay_wait * 1000), &order, &err) != 0)
         tw_trouble(&err, "the job was not started");
     else if (recorded)
-        rc = run_once(a, argv, w, &order);
+        rc = run_once(a, argv, w, &order, NULL);
     tw_matches_free(&order);
     twin_run_free(recorded);
     tw_free(home);
+    return rc;
+}
+
+/* The job with the pins of the command line, and with those of a rollout where TWINRUN_ROLLOUT
+ * names one and the run is of its canary. A rollout takes no pin away, and keeps no job from
+ * running. */
+static int run_plain(const struct run_args *a, char **argv)
+{
+    struct tw_rollout_run r;
+    struct world w = {.plan = {.cpu = -1}};
+    struct run_args with = *a;
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (tw_rollout_run_join(&r, a->pin, a->factor_file, argv, a->record.quiet))
+        with.pin = r.joined.pins;
+    int rc = make_world(&with, argv, &w, &err);
+    if (rc == 0)
+        rc = run_once(&with, argv, &w, NULL, r.joined.run.arm ? &r.joined.run : NULL);
+    else
+        rc = tw_trouble(&err, "the job was not started");
+    free_world(&w);
+    tw_rollout_run_free(&r);
     return rc;
 }
 
@@ -297,14 +320,14 @@ static int run(int argc, char **argv)
     if ((rc = tw_data_verify("run", &a.record.data, a.record.home, a.record.quiet,
                              &a.record.verified)) >= 0)
         return rc;
+    if (!a.cost && !a.replay_order)
+        return run_plain(&a, job.items);
     if (make_world(&a, job.items, &w, &err) != 0)
         rc = tw_trouble(&err, "the job was not started");
     else if (a.cost)
         rc = run_cost(&a, job.items, &w);
-    else if (a.replay_order)
-        rc = run_in_order(&a, job.items, &w);
     else
-        rc = run_once(&a, job.items, &w, NULL);
+        rc = run_in_order(&a, job.items, &w);
     free_world(&w);
     return rc;
 }

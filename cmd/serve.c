@@ -6,6 +6,7 @@
 #include "say.h"
 #include "runs.h"
 #include "options.h"
+#include "phrase.h"
 #include "terminal.h"
 
 #include "base.h"
@@ -16,6 +17,7 @@
 
 struct serve_args {
     const char *home, *ledger, *targets, *listen, *unix_path, *token_file, *cert, *key, *textfile;
+    const char *pushgateway, *pushgateway_token_file, *pushgateway_ca;
     const char *alertmanager, *alertmanager_token_file, *alertmanager_ca, *external_url;
     uint64_t incident_hours, cool_down;
 };
@@ -40,6 +42,13 @@ static const struct tw_option options[] = {
     {"textfile", 0, TW_OPT_DIR, "DIR", NULL, "Server",
      "write the metrics to DIR/twinrun.prom for node exporter, once, and serve nothing",
      FIELD(textfile)},
+    {"pushgateway", 0, TW_OPT_STRING, "URL", NULL, "Server",
+     "push the results of CI to this Pushgateway, once, and serve nothing", FIELD(pushgateway)},
+    {"pushgateway-token-file", 0, TW_OPT_FILE, "FILE", NULL, "Server",
+     "a file whose one line is the bearer token that it wants", FIELD(pushgateway_token_file)},
+    {"pushgateway-ca", 0, TW_OPT_FILE, "FILE", NULL, "Server",
+     "certificates (PEM) that its own is held against, instead of the system's",
+     FIELD(pushgateway_ca)},
     {"alertmanager", 0, TW_OPT_STRING, "URL", NULL, "Incidents",
      "tell this Alertmanager of each run that diverged (http://127.0.0.1:9093)",
      FIELD(alertmanager)},
@@ -65,9 +74,10 @@ static const struct tw_option options[] = {
     {NULL},
 };
 
-static const char *const synopsis[] = {"[options]", "--textfile DIR [options]", NULL};
+static const char *const synopsis[] = {"[options]", "--textfile DIR [options]",
+                                       "--pushgateway URL [options]", NULL};
 static const struct tw_pair exits[] = {
-    {"0", "stopped by SIGINT or SIGTERM; or the file was written"},
+    {"0", "stopped by SIGINT or SIGTERM; or the file was written, or the results were pushed"},
     {"2", "trouble: bad use, a ledger that cannot be read at the start, an address in use"},
     {NULL, NULL},
 };
@@ -78,6 +88,7 @@ static const struct tw_pair examples[] = {
      "of a fleet, for other machines"},
     {"twinrun serve --alertmanager http://127.0.0.1:9093", "runs that diverge page somebody"},
     {"twinrun serve --textfile /var/lib/prometheus/node-exporter", "for node exporter, from cron"},
+    {"twinrun serve --pushgateway https://push.example", "at the end of a pipeline"},
     {NULL, NULL},
 };
 
@@ -86,18 +97,28 @@ static int check(const struct serve_args *a)
 {
     if (a->listen && a->unix_path)
         return tw_bad_use("serve", "--listen and --unix: expected one of them");
-    if (a->textfile && (a->listen || a->unix_path || a->token_file || a->cert || a->key))
-        return tw_bad_use("serve", "--textfile serves nothing: expected none of --listen, --unix, "
-                                   "--token-file, --cert, --key beside it");
+    const char *once = a->textfile ? "--textfile" : NULL;
+    if (a->pushgateway)
+        once = "--pushgateway";
+    if (a->textfile && a->pushgateway)
+        return tw_bad_use("serve", "--textfile and --pushgateway: expected one of them");
+    if (once && (a->listen || a->unix_path || a->token_file || a->cert || a->key))
+        return tw_bad_use("serve",
+                          "%s serves nothing: expected none of --listen, --unix, --token-file, "
+                          "--cert, --key beside it",
+                          once);
+    if ((a->pushgateway_token_file || a->pushgateway_ca) && !a->pushgateway)
+        return tw_bad_use("serve", "--pushgateway-token-file, --pushgateway-ca: expected "
+                                   "--pushgateway beside them");
     const bool told = a->alertmanager_token_file || a->alertmanager_ca || a->external_url ||
                       a->incident_hours != TW_NOT_GIVEN || a->cool_down != TW_NOT_GIVEN;
     if (told && !a->alertmanager)
         return tw_bad_use("serve", "--alertmanager-token-file, --alertmanager-ca, "
                                    "--incident-hours, --cool-down, --external-url: expected "
                                    "--alertmanager beside them");
-    if (a->textfile && a->alertmanager)
-        return tw_bad_use("serve", "--textfile tells nobody of incidents: expected no "
-                                   "--alertmanager beside it");
+    if (once && a->alertmanager)
+        return tw_bad_use(
+            "serve", "%s tells nobody of incidents: expected no --alertmanager beside it", once);
     return -1;
 }
 
@@ -115,6 +136,9 @@ static int serve(const struct serve_args *a, const struct tw_slo_targets *target
         .token_file = a->token_file,
         .cert = a->cert,
         .key = a->key,
+        .pushgateway = a->pushgateway,
+        .pushgateway_token_file = a->pushgateway_token_file,
+        .pushgateway_ca = a->pushgateway_ca,
         .alertmanager = a->alertmanager,
         .alertmanager_token_file = a->alertmanager_token_file,
         .alertmanager_ca = a->alertmanager_ca,
@@ -122,14 +146,26 @@ static int serve(const struct serve_args *a, const struct tw_slo_targets *target
         .incident_hours = a->incident_hours == TW_NOT_GIVEN ? INCIDENT_HOURS : a->incident_hours,
         .cool_down_minutes = a->cool_down == TW_NOT_GIVEN ? COOL_DOWN_MINUTES : a->cool_down,
     };
+    size_t groups = 0;
     int rc = home ? 0 : TWIN_ENOMEM;
-    if (rc == 0 && a->textfile)
+    if (rc == 0 && a->textfile) {
         rc = tw_serve_textfile(&o, a->textfile, &err);
-    else if (rc == 0)
+        if (rc != 0)
+            rc = tw_trouble(&err, "serve: no metrics were written");
+    } else if (rc == 0 && a->pushgateway) {
+        rc = tw_serve_push(&o, &groups, &err);
+        if (rc != 0)
+            rc = tw_trouble(&err, "serve: results of %zu project%s were pushed, then", groups,
+                            tw_plural_s(groups));
+        else
+            tw_say("results of CI of %zu project%s pushed", groups, tw_plural_s(groups));
+    } else if (rc == 0) {
         rc = tw_serve(&o, &tw_terminal, &err);
-    if (rc != 0)
-        rc = tw_trouble(&err,
-                        a->textfile ? "serve: no metrics were written" : "serve: cannot serve");
+        if (rc != 0)
+            rc = tw_trouble(&err, "serve: cannot serve");
+    } else {
+        rc = tw_trouble(NULL, "serve: out of memory");
+    }
     tw_free(home);
     tw_free(given);
     return rc;

@@ -26,7 +26,7 @@ INSIDE = [
     "src/mpiabi/*.[ch]",
 ]
 # Of the trace format the half that writes; the readers run in our own processes.
-TRACE_READERS = {"batch.c", "dict.c", "entries.c", "holes.c", "reader.c", "reader.h"}
+TRACE_READERS = {"batch.c", "dict.c", "entries.c", "holes.c", "places.c", "reader.c", "reader.h"}
 TRACE_READERS |= {"search.c", "verify.c"}
 ASSERTS = re.compile(r"(?<![\w])(?:assert|abort)\s*\(|#\s*include\s*<assert\.h>")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
