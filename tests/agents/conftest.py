@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 from job_pool import once
+from spent_time import SpentTime
+from turn import VARIABLE, turn
 
 ROOT = Path(__file__).resolve().parents[2]
 GHOSTS = ROOT / "ghosts"
@@ -38,8 +40,14 @@ def pytest_configure(config):
     # nohup's; a shell cannot trap what was ignored when it started
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
+    # by hand: a hook of this file would see the tests of its own folder alone
+    config.pluginmanager.register(SpentTime(), "spent-time")
     if hasattr(config, "workerinput"):
         return
+    # Jobs whose environment is not clean_environment's, and PyTorch in the workers themselves:
+    # threads that spin while they wait take the processors from the other tests.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    turn()  # drawn here, for all workers
     os.environ["TWINRUN_TEST_SHARED"] = tempfile.mkdtemp(prefix="twinrun-shared-")
     # as installed: or each job under test would compile the agent anew
     compileall.compile_dir(ROOT / "python", quiet=2)
@@ -48,6 +56,12 @@ def pytest_configure(config):
 def pytest_unconfigure(config):
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ.pop("TWINRUN_TEST_SHARED"), ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(
+        f"of wide matrices the part of {VARIABLE}={turn()} (tests/agents/turn.py)"
+    )
 
 
 class Result:

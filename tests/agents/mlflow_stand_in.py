@@ -27,6 +27,7 @@ class MlflowStandIn:
 
     def __init__(self):
         self.experiments, self.runs, self.artifacts = {}, {}, {}
+        self.models = {}
         self.writes, self.calls, self.trouble = 0, 0, lambda n, path: None
         self.authorization = []
         outer = self
@@ -35,7 +36,7 @@ class MlflowStandIn:
             def do_GET(self):
                 outer._handle(self)
 
-            do_POST = do_PUT = do_GET
+            do_POST = do_PUT = do_DELETE = do_GET
 
             def log_message(self, *_):
                 pass
@@ -87,7 +88,7 @@ class MlflowStandIn:
         asked = json.loads(body) if body else dict(urllib.parse.parse_qsl(path.query))
         call = path.path.replace("/api/2.0/mlflow/", "").replace("/", "_").replace("-", "_")
         answer = getattr(self, f"{method}_{call}")(**asked)
-        if method == "POST" and call != "runs_search":
+        if method in ("POST", "DELETE") and call != "runs_search":
             self.writes += 1
         return answer
 
@@ -193,3 +194,85 @@ class MlflowStandIn:
         assert isinstance(end_time, int)
         self.runs[run_id]["status"] = status
         return {}
+
+    # ---- the registry of models: names -> {"tags", "aliases", "versions": number -> version}
+
+    def _model(self, name):
+        if "/" in name or ":" in name:
+            message = f"Invalid model name '{name}'. Names cannot contain '/' or ':'."
+            raise Refusal(400, "INVALID_PARAMETER_VALUE", message)
+        if name not in self.models:
+            message = f"Registered Model with name={name} not found"
+            raise Refusal(404, "RESOURCE_DOES_NOT_EXIST", message)
+        return self.models[name]
+
+    def _version(self, name, version):
+        if version not in self._model(name)["versions"]:
+            message = f"Model Version (name={name}, version={version}) not found"
+            raise Refusal(404, "RESOURCE_DOES_NOT_EXIST", message)
+        return self.models[name]["versions"][version]
+
+    def GET_registered_models_get(self, name):
+        m = self._model(name)
+        shown = {"name": name, "creation_timestamp": 1, "last_updated_timestamp": 1}
+        if m["tags"]:
+            shown["tags"] = pairs(m["tags"])
+        if m["aliases"]:
+            shown["aliases"] = [{"alias": a, "version": v} for a, v in m["aliases"].items()]
+        return {"registered_model": shown}
+
+    def POST_registered_models_create(self, name, tags=()):
+        try:
+            self._model(name)
+        except Refusal as refusal:
+            if refusal.status != 404:
+                raise
+        else:
+            message = f"Registered Model (name={name}) already exists."
+            raise Refusal(400, "RESOURCE_ALREADY_EXISTS", message)
+        tags = {t["key"]: t["value"] for t in tags}
+        self.models[name] = {"tags": tags, "aliases": {}, "versions": {}}
+        return self.GET_registered_models_get(name)
+
+    def POST_model_versions_create(self, name, source, tags=(), description=""):
+        scheme, _, path = source.partition(":")
+        if scheme in ("http", "https") or not path.startswith("/"):
+            message = f"Invalid model version source: '{source}'."
+            raise Refusal(400, "INVALID_PARAMETER_VALUE", message)
+        versions = self._model(name)["versions"]
+        number = str(len(versions) + 1)
+        tags = {t["key"]: t["value"] for t in tags}
+        versions[number] = {"source": source, "description": description, "tags": tags}
+        return {"model_version": self._shown_version(name, number)}
+
+    def _shown_version(self, name, number):
+        v = self.models[name]["versions"][number]
+        shown = {"name": name, "version": number, "source": v["source"], "status": "READY"}
+        return {**shown, **({"tags": pairs(v["tags"])} if v["tags"] else {})}
+
+    def GET_model_versions_search(self, filter, max_results, page_token="0"):
+        """The newest first, in pages of two, however many were asked for."""
+        name = re.fullmatch("name='([^']*)'", filter)[1]
+        found = sorted(self.models.get(name, {"versions": {}})["versions"], key=int, reverse=True)
+        at = int(page_token)
+        shown = [self._shown_version(name, n) for n in found[at : at + 2]]
+        more = {"next_page_token": str(at + 2)} if at + 2 < len(found) else {}
+        return {"model_versions": shown, **more} if shown else {}
+
+    def POST_model_versions_set_tag(self, name, version, key, value):
+        assert isinstance(value, str)
+        self._version(name, version)["tags"][key] = value
+        return {}
+
+    def POST_registered_models_alias(self, name, alias, version):
+        self._version(name, version)
+        self.models[name]["aliases"][alias] = version
+        return {}
+
+    def DELETE_registered_models_alias(self, name, alias):
+        self._model(name)["aliases"].pop(alias, None)
+        return {}
+
+
+def pairs(tags):
+    return [{"key": k, "value": v} for k, v in tags.items()]

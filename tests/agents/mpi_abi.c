@@ -51,6 +51,11 @@ int main(int argc, char **argv)
     same("MPI_ANY_TAG", a->any_tag, MPI_ANY_TAG);
     same("MPI_PROC_NULL", a->proc_null, MPI_PROC_NULL);
     same("MPI_ROOT", a->root, MPI_ROOT);
+    same("MPI_GRAPH", a->graph, MPI_GRAPH);
+    same("MPI_CART", a->cart, MPI_CART);
+    same("MPI_DIST_GRAPH", 3, MPI_DIST_GRAPH);
+    same("MPI_ERR_UNSUPPORTED_OPERATION", a->unsupported, MPI_ERR_UNSUPPORTED_OPERATION);
+    same("MPI_ERR_COUNT", 2, MPI_ERR_COUNT);
     same("MPI_UNDEFINED", TW_MPI_UNDEFINED, MPI_UNDEFINED);
     same("MPI_IN_PLACE", (long long)a->in_place, (long long)(intptr_t)MPI_IN_PLACE);
     same("MPI_STATUS_IGNORE", (long long)a->ignore, (long long)(intptr_t)MPI_STATUS_IGNORE);

@@ -126,9 +126,10 @@ static double server(int exact, int waits)
                 x[i] *= 1.0f / (1.0f + w[i] * w[i]);
                 whole[i] = (long)i * rank + step;
             }
-            /* who comes first depends on who runs when, or is asked for */
+            /* who comes first depends on who runs when, or is asked for: far enough apart that a
+             * busy machine does not change it */
             if (number("LATE", -1) >= 0)
-                usleep(rank == number("LATE", -1) ? 30000 : 3000 * (unsigned)rank);
+                usleep(rank == number("LATE", -1) ? 150000 : 15000 * (unsigned)rank);
             if (exact)
                 MPI_Send(whole, N, MPI_LONG, 0, 7, MPI_COMM_WORLD);
             else

@@ -51,6 +51,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef WEAK_LARGE /* it receives with counts of 64 bits */
+#ifdef OPEN_MPI
+#include "mpi_large.h"
+#endif
+#define MPI_Recv MPI_Recv_c
+#define MPI_Irecv MPI_Irecv_c
+#define MPI_Mrecv MPI_Mrecv_c
+#define MPI_Recv_init MPI_Recv_init_c
+#define MPI_Sendrecv MPI_Sendrecv_c
+#define MPI_Sendrecv_replace MPI_Sendrecv_replace_c
+#endif
+
 enum { TAG = 7, TURN = 8, NEVER = 9, CROSS = 10, WORKERS = 16 };
 static int rank, size, server;
 static const char *mode, *how = "";

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 
 BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
 TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
@@ -188,3 +189,83 @@ def read_metrics(text):
 
 def value(metrics, name, **labels):
     return metrics.get((name, *sorted(labels.items())))
+
+
+def status_of(answer):
+    return int(answer.split(b" ", 2)[1]) if answer else None
+
+
+class Events:
+    """A client of /api/v1/events."""
+
+    def __init__(self, s, last=None):
+        self.socket = socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE)
+        line = f"Last-Event-ID: {last}\r\n" if last else ""
+        self.socket.sendall(
+            f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n{line}\r\n".encode()
+        )
+        self.data = b""
+        self.until(b": twinrun")
+
+    def until(self, words):
+        """Reads until these words came, and all of the event that they are of."""
+        while not re.search(re.escape(words) + rb".*?\n\n", self.data, re.S):
+            more = self.socket.recv(65536)
+            assert more, "the server closed"
+            self.data += more
+
+    def events(self):
+        text = re.sub(rb"\r\n[0-9a-f]+\r\n", b"", self.data).decode()
+        return re.findall(r"id: (\S+)\nevent: (\S+)\ndata: (.*)\n", text)
+
+    def close(self):
+        self.socket.close()
+
+
+@contextlib.contextmanager
+def prometheus(folder, target, rules=("twinrun.rules.yml",)):
+    """A real one, which scrapes each second, as a function that asks it; its data stay in folder."""
+    (folder / "prometheus.yml").write_text(
+        json.dumps(
+            {
+                "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                "rule_files": rules,
+                "scrape_configs": [
+                    {"job_name": "twinrun", "static_configs": [{"targets": [target]}]}
+                ],
+            }
+        )
+    )
+    done = subprocess.run(
+        ["promtool", "check", "config", folder / "prometheus.yml"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    # a free port is asked for by letting the system choose one, and taken right after
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    with open(folder / "prometheus.log", "w") as log:
+        process = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={folder}/data",
+            ]
+            + [f"--web.listen-address=127.0.0.1:{port}", "--enable-feature=exemplar-storage"],
+            stderr=log,
+            stdout=log,
+        )
+
+    def ask(path):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=30) as r:
+                return json.load(r)["data"]
+        except OSError:
+            return None
+
+    try:
+        until(lambda: ask("targets?state=active") or process.poll() is not None)
+        yield ask
+    finally:
+        process.terminate()
+        process.wait(60)

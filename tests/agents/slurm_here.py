@@ -28,6 +28,7 @@ CredType=cred/none
 CryptoType=crypto/none
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool.%n
+TmpFS={folder}/tmp.%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -100,6 +101,7 @@ class Slurm:
         (self.folder / "state").mkdir()
         for node in NODES:
             (self.folder / f"spool.{node}").mkdir()
+            (self.folder / f"tmp.{node}").mkdir()  # PMIx makes folders of one name on each
 
     def call(self, *argv, check=True):
         done = subprocess.run(

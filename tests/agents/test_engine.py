@@ -304,10 +304,123 @@ def test_ctrl_c(check, build, start, home, script, work):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, (out, err)
     assert nothing_left(home)
-    time.sleep(1)
-    assert not [
-        r for r in home.glob("runs/*/run.json") if "outcome" not in json.loads(r.read_text())
-    ]
+
+    def unended():
+        runs = home.glob("runs/*/run.json")
+        return [r for r in runs if "outcome" not in json.loads(r.read_text())]
+
+    # the shell of the command ends at once, the node behind it when its job has
+    until = time.monotonic() + 60
+    while unended() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not unended()
+
+
+DEAF_JOB = """
+import os, signal, sys, time
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+with open(sys.argv[1] + ".draft", "w") as f:
+    f.write(str(os.getpid()))
+os.rename(sys.argv[1] + ".draft", sys.argv[1])
+time.sleep(600)
+"""
+
+
+def test_ctrl_c_ends_a_job_that_does_not_listen(build, start, home, script, work, tmp_path):
+    """It takes a node five seconds to kill it, and then it writes down what came of the run."""
+    script("job.py", DEAF_JOB)
+    pid = tmp_path / "pid"
+    process = start(
+        [
+            *(build / "cmd" / "twinrun", "check", "--on", "cmd:exec {command}", "--runs", "2"),
+            *("--", sys.executable, "job.py", pid),
+        ],
+        cwd=work,
+        env={**os.environ, "TWINRUN_HOME": str(home)},
+    )
+    until = time.monotonic() + 60
+    while not pid.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    job = int(pid.read_text())
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, err)
+    assert not os.path.exists(f"/proc/{job}"), open(f"/proc/{job}/status").read()
+    (run,) = home.glob("runs/*/run.json")
+    assert json.loads(run.read_text())["outcome"] == "interrupted"
+    assert nothing_left(home)
+
+
+# Runs 1 and 2 differ, which ends the check; 3 and 4 are dropped then. Each of these ends when both
+# were told to, or after 20 seconds.
+ONE_AFTER_THE_OTHER = """
+told() {
+    : >$STATE/told.$$
+    n=0
+    while [ $(ls $STATE/told.* | wc -l) -lt 2 ] && [ $n -lt 400 ]; do sleep 0.05; n=$((n + 1)); done
+    [ $(ls $STATE/told.* | wc -l) -lt 2 ] || : >$STATE/together.$$
+    exit 1
+}
+trap told TERM
+case $1 in
+*/0/*) ;;
+*/1/*) until [ $(ls $STATE | grep -c ready) -eq 2 ]; do sleep 0.05; done ;;
+*) : >$STATE/ready.$$; while :; do sleep 0.05; done ;;
+esac
+shift
+exec "$@"
+"""
+
+
+def test_those_that_are_dropped_are_told_together(check, script, tmp_path):
+    """Each may take half a minute to end."""
+    script("job.py", "import os, sys\ntry: os.mkdir(sys.argv[1])\nexcept OSError: sys.exit(3)")
+    script("node.sh", ONE_AFTER_THE_OTHER)
+    state = tmp_path / "state"
+    state.mkdir()
+    done = check(
+        "sh node.sh {script} {command}",
+        *("--slots", 4),
+        job=[state / "made"],
+        runs=4,
+        env={"STATE": state},
+        timeout=120,
+    )
+    assert done.rc == 1 and done.json["outcome"] == "differ", done
+    assert len(list(state.glob("together.*"))) == 2, sorted(state.iterdir())
+
+
+# Beside the run, in a session of its own, until a second after the run was told to end: it writes
+# into the ticket's folder, in which so many files are that its deletion takes a while.
+WRITES_LATE = (
+    "setsid sh -c 'cd $0; i=0; while [ $i -lt 4000 ]; do : >many.$i; i=$((i + 1)); done; "
+    "until [ -e stop ] || [ ! -e $0 ]; do sleep 0.01; done; end=$(($(date +%s) + 2)); "
+    "while [ $(date +%s) -lt $end ]; do "
+    "n=0; while [ $n -lt 500 ]; do : >late.$i.$n; n=$((n + 1)); done; i=$((i + 1)); done' "
+    "$(dirname {script}) >/dev/null 2>&1 & {command}"
+)
+
+
+def test_what_is_written_while_it_ends_is_deleted_too(check, build, start, home, script, work):
+    """A scheduler and a node write into a ticket's folder until they have heard of the end."""
+    script("job.py", JOB)
+    process = start(
+        [
+            *(build / "cmd" / "twinrun", "check", "--on", f"cmd:{WRITES_LATE}", "--runs", "2"),
+            *("--", sys.executable, "job.py"),
+        ],
+        cwd=work,
+        env={**os.environ, "TWINRUN_HOME": str(home), "JOB_S": "60"},
+    )
+    until = time.monotonic() + 60
+    while not list(home.glob("engine/*/*/*/many.3999")) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert list(home.glob("engine/*/*/*/many.3999"))
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and b" is left" not in err, (out, err)
+    assert nothing_left(home)
 
 
 @pytest.mark.parametrize(

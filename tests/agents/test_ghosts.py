@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import FULL, GHOSTS, marker_line, masked, shell
+from turn import part
 
 # Those with a twin.py are held to all of what check says; the others belong to ghosts/run, which
 # judges isolate by them.
@@ -57,12 +58,35 @@ WHOLE = {
 }
 # A ghost of one process and one of two commands.
 THREE_RUNS = set(TRUTHS) if FULL else {"uninitialised-bias", "eval-interval"}
-# Twins whose like is another one's.
-TWINS = [
-    name
-    for name in TRUTHS
-    if FULL or name not in {"index-gradient-warmup", "raw-tensors", "gan-noise"}
-]
+# Without twins whose like is another one's. Those that are the only one with several ranks, with a
+# checkpoint of another job, or that keep the compiler, are in every run; of the rest half have
+# their turn.
+TWINS = part(
+    [
+        name
+        for name in TRUTHS
+        if FULL or name not in {"index-gradient-warmup", "raw-tensors", "gan-noise"}
+    ],
+    2,
+    always={"index-gradient", "two-ranks", "resume-generator"},
+)
+# Ordinary jobs of one process, each of another kind of model or loop: the rule is the same, so half
+# of them have their turn. What has processes, threads, a compiler or no PyTorch is in every run.
+IN_TURN = {
+    "checkpointing",
+    "cnn",
+    "dict-batches",
+    "grad-scaler",
+    "helpers",
+    "iterable",
+    "no-autograd",
+    "own-optimizer",
+    "raw-tensors",
+    "second-order",
+    "transformer",
+    "transforms",
+}
+JOBS = part([name for name in CLEAN if name not in SLOW], 2, always=set(CLEAN) - IN_TURN)
 
 
 def lighten(request, name):
@@ -176,7 +200,7 @@ def test_twin_is_same(name, twinrun, run, python, work, request):
         )
 
 
-@pytest.mark.parametrize("name", [name for name in CLEAN if name not in SLOW])
+@pytest.mark.parametrize("name", JOBS)
 def test_clean_job(name, twinrun, run, python, work, tmp_path, request):
     """Outcome as expected; and what the watched job printed and how it ended is what it does when
     nobody watches.

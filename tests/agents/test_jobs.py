@@ -180,6 +180,21 @@ RESUMING = dict(
 )
 
 
+def test_a_seed_behind_the_first_record(twinrun, train, python):
+    """PyTorch seeds itself from the system, and the first file that a job saves is its first
+    record. What the job draws after its own seed is equal; what it drew before shows where it went.
+    """
+    train(before="torch.save(torch.zeros(3), 'data.pt')", steps=4)
+    done = twinrun("check", "--json", "--", python, "train.py")
+    assert_same(done)
+    said = "generator torch.cpu differs at the start, and agrees after user code moved it"
+    assert [note for note in done.json["notes"] if said in note], done
+    early = "torch.save(torch.zeros(3), 'data.pt'); early = torch.randn(8)"
+    train("early.py", before=early, each="x += early", steps=4)
+    done = twinrun("check", "--json", "--no-zoom", "--", python, "early.py")
+    assert done.json["outcome"] == "differ" and done.rc == 1, done
+
+
 def test_job_that_resumes_by_itself_differs(twinrun, train, python):
     """Run 2 starts from what run 1 left: a real difference, and the shared file is named."""
     train(**RESUMING)

@@ -16,7 +16,7 @@ import time
 
 import pytest
 
-BUILD = os.environ.get("TWINRUN_BUILD", "build")
+BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
 TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
 JOB = os.path.join(BUILD, "tests", "cli", "job")
 FULL = os.environ.get("TWINRUN_FULL") == "1"
@@ -120,8 +120,11 @@ def listed(home, *arguments, url=None):
     return json.loads(twinrun(home, "ls", "--json", *arguments, url=url).stdout)["runs"]
 
 
-def test_same_tests_as_on_sqlite(server):
-    program = os.path.join(BUILD, "tests", "unit", "test_ledger")
+@pytest.mark.parametrize(
+    "name", ["test_ledger", "test_ledger_schema", "test_ledger_reading", "test_kept"]
+)
+def test_same_tests_as_on_sqlite(server, name):
+    program = os.path.join(BUILD, "tests", "unit", name)
     p = subprocess.run(
         [program],
         env={**os.environ, "TW_LEDGER_TEST_URL": server.url},

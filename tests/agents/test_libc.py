@@ -232,6 +232,32 @@ def test_a_varied_clock_and_a_natural_one(observe, script):
     assert abs(natural - time.time_ns()) < 100e9
 
 
+BEFORE_1970 = """
+    import ctypes, time
+    class Timespec(ctypes.Structure):
+        _fields_ = [("s", ctypes.c_long), ("ns", ctypes.c_long)]
+    t, libc = Timespec(), ctypes.CDLL(None)
+    for _ in range(100):
+        assert libc.clock_gettime(0, ctypes.byref(t)) == 0
+        assert 0 <= t.ns < 1000000000, t.ns
+        assert libc.timespec_get(ctypes.byref(t), 1) == 1
+        assert 0 <= t.ns < 1000000000, t.ns
+        assert libc.gettimeofday(ctypes.byref(t), None) == 0
+        assert 0 <= t.ns < 1000000, t.ns
+        time.sleep(0.001)
+    print(t.s)
+"""
+
+
+def test_a_clock_that_is_set_back_behind_1970(observe, script):
+    """A second that begins before 1970 has no negative fraction: programs divide by it."""
+    import sys
+
+    began = time.time()
+    done = observe("clock=back:4000000000:1", sys.executable, script("early.py", BEFORE_1970), rc=0)
+    assert began - 1 <= int(done.out) + 4000000000 <= time.time() + 1
+
+
 def test_each_thread_reads_the_same_clock_again(observe, script):
     import sys
 

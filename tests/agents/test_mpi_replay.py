@@ -73,6 +73,36 @@ def test_the_order_is_the_recorded_one(job, mode, record, replay, twinrun):
     assert done.rc == 0 and done.out.startswith("SAME"), done
 
 
+@pytest.fixture
+def large(job):
+    """The same program, which receives with counts of 64 bits."""
+
+    def call(mode, steps=6):
+        *launch, program, mode, steps = job(mode, steps)
+        return [*launch, str(program).replace("_order_job_", "_order_large_"), mode, steps]
+
+    return call
+
+
+@pytest.mark.parametrize("how", ["recv", "mprobe", "sendrecv", "replaced", "started"])
+def test_receives_with_large_counts(large, how, record, replay):
+    first = record(large("down" if how != "started" else "down/started"))
+    assert first[1].split()[:3] == ["3", "2", "1"]
+    done = replay(first, large(f"free/{how}"))
+    assert done.out == first[1]
+    assert "order replayed: 18 of 18 matches" in done.err
+
+
+@pytest.mark.parametrize("how", ["irecv", "gathered", "keptany"])
+def test_the_ends_of_receives_with_large_counts(large, how, record, replay):
+    first = record(large(f"down/{how}"))
+    assert first[1].split()[:3] == ["3", "2", "1"]
+    done = replay(first, large(f"free/{how}"))
+    assert done.out == first[1]
+    assert "order replayed: 18 of 18 matches" in done.err
+    assert "completed in the recorded order: 18 of 18 receives\n" in done.err
+
+
 def test_natural_runs_differ(job, record):
     """Else the tests here would say nothing."""
     assert len({record(job("free", 20))[1] for _ in range(3)}) > 1

@@ -3,7 +3,9 @@
 
 import copy
 import json
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -343,3 +345,21 @@ def test_packed_and_signed(checked, twinrun, home, tmp_path):
         f.write(" ")
     done = twinrun("verify", envelope, "--key", f"{key}.pub", "last")
     assert done.rc == 1 and "verdict.json" in done.out
+
+
+def test_every_module_of_the_recheck_is_installed(build):
+    """Where the package is installed file by file, beside the agents."""
+    package = ROOT / "python" / "twinrun"
+    introspect = ["meson", "introspect", "--installed", build]
+    plan = json.loads(subprocess.run(introspect, capture_output=True, check=True).stdout)
+    installed = {Path(p).name for p in plan if Path(p).parent == package}
+    needed, waiting = set(), ["recheck.py"]
+    while waiting:
+        name = waiting.pop()
+        needed.add(name)
+        text = (package / name).read_text()
+        found = re.findall(r"^from \.(\w+) import", text, re.M)
+        for line in re.findall(r"^from \. import (.*)", text, re.M):
+            found += re.findall(r"\w+", line)
+        waiting += [f"{m}.py" for m in found if f"{m}.py" not in needed]
+    assert len(needed) > 10 and needed <= installed, needed - installed

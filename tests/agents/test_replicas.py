@@ -24,13 +24,13 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("light")
 
 
-def record(home, what, ranks=3):
+def record(home, what, ranks=3, job=JOB):
     here = os.path.join(str(home), "here")
     os.makedirs(here, exist_ok=True)
     done = subprocess.run(
         [TWINRUN, "record", "--no-telemetry", "--ledger", "none", "--home", str(home)]
         + ["--label", what, "--", PYTHON, "-m", "torch.distributed.run", "--standalone"]
-        + ["--nproc-per-node=%d" % ranks, JOB, what],
+        + ["--nproc-per-node=%d" % ranks, job, what],
         env=dict(os.environ, OMP_NUM_THREADS="1"),
         cwd=here,
         capture_output=True,

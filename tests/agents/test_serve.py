@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""twinrun serve: metrics and JSON against what the database says, read here a second time; requests
-that must not be answered; clients that hold on; a ledger that goes away.
+"""twinrun serve: metrics and JSON against what the database says, read here a second time; tokens
+and sockets; events; a ledger that goes away. Requests that must not be answered are in
+test_serve_requests.py, the file for node exporter in test_serve_textfile.py.
 """
 
 import gzip
 import json
 import os
-import random
 import re
 import resource
 import shutil
@@ -15,13 +15,23 @@ import sqlite3
 import ssl
 import stat
 import subprocess
-import threading
 import time
 
 import jsonschema
 import pytest
-from ledger_by_hand import Ledger
-from serve_helper import BUILD, PATIENCE, TWINRUN, Serve, read_metrics, serving, until, value
+from ledger_by_hand import Ledger, fresh_comparison, some_ledger
+from serve_helper import (
+    BUILD,
+    PATIENCE,
+    TWINRUN,
+    Events,
+    Serve,
+    read_metrics,
+    serving,
+    status_of,
+    until,
+    value,
+)
 
 JOB = os.path.join(BUILD, "tests", "cli", "job")
 pytestmark = [
@@ -52,51 +62,6 @@ def schema_checker(s):
         return answer.json
 
     return check
-
-
-def some_ledger(home, seed, projects=("p", "q")):
-    """Runs, comparisons and events of every kind, drawn."""
-    r = random.Random(seed)
-    home = Ledger(home)
-    for _ in range(60):
-        project = r.choice(projects)
-        ci = r.random() < 0.3
-        runs = [
-            home.run(
-                start=home.now - r.randrange(1, 40 * 24) * HOUR,
-                project=project,
-                wall=r.choice([0.5, 5.0, 59.0, 4000.0, 1e6]),
-                inputs=r.choice("ab"),
-                ci=ci,
-                snapshots=r.choice([0, 0, 1]),
-                deterministic=r.choice([-1, 0, 1]),
-                calls=r.choice([-1, 0, 3]),
-                state=r.choice(["ok", "ok", "exit 1"]),
-            )
-            for _ in range(r.choice([2, 3]))
-        ]
-        agreed = [r.choice(["agrees", "agrees", "differs", "unknown"]) for _ in runs[1:]]
-        outcome = "differ" if "differs" in agreed else "same"
-        if outcome == "same" and "unknown" in agreed:
-            outcome = "inconclusive"
-        home.compare(
-            runs,
-            agreed,
-            outcome,
-            verb=r.choice(["check", "diff"]),
-            when=home.now - r.randrange(1, 40 * 24) * HOUR,
-            layer="forward",
-            checks=r.choice([None, (3, 2, 0, 1)]),
-        )
-    for kind, outcome in (
-        ("rollback", "restored"),
-        ("drill", "failed"),
-        ("artifact", "verified"),
-        ("artifact", "unsigned"),
-        ("snapshot", "mismatch"),
-    ):
-        home.event(kind, outcome, project=r.choice(projects))
-    return home
 
 
 def oracle(home):
@@ -340,90 +305,7 @@ def test_a_new_project_begins_at_zero(tmp_path):
         assert first_seen() == "seen"
 
 
-# ---- who asks
-
-
-def status_of(answer):
-    return int(answer.split(b" ", 2)[1]) if answer else None
-
-
-def test_requests_that_are_refused(tmp_path):
-    home = some_ledger(tmp_path, 6).done()
-    get = "GET %s HTTP/1.1\r\nHost: localhost\r\n"
-    with serving(home) as s:
-
-        def ask(text):
-            return s.raw(text.encode("latin-1"))
-
-        for headers in (
-            "Content-Length: 0\r\nContent-Length: 0\r\n",
-            "Content-Length: 0\r\nContent-Length: 5\r\n",
-            "Content-Length: 5\r\n",
-            "Host: localhost\r\n",
-            "Host: evil.example\r\n",
-            "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
-        ):
-            answer = ask(get % "/metrics" + headers + "\r\n")
-            assert status_of(answer) in (400, None), (headers, answer)
-            assert b"twinrun_build_info" not in answer
-        assert status_of(ask("GET /metrics HTTP/1.1\r\n\r\n")) == 400
-        assert status_of(ask("GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n")) == 400
-        assert (
-            status_of(ask("GET http://localhost/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-            == 400
-        )
-        for headers in (
-            "Origin: http://evil.example\r\n",
-            "Origin: null\r\n",
-            "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: cors\r\n",
-        ):
-            assert status_of(ask(get % "/api/v1/runs" + headers + "\r\n")) == 403
-        link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nConnection: close\r\n"
-        assert status_of(ask(get % "/" + link + "\r\n")) == 200
-        for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
-            answer = s.get("/api/v1/runs", method=method)
-            assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
-        for path in (
-            "/../../../etc/passwd",
-            "/api/v1/runs/../../../../etc/passwd",
-            "/api/v1/schemas/..%2f..%2fetc%2fpasswd",
-            "/%2e%2e/%2e%2e/etc/passwd",
-            "//etc/passwd",
-            "/ledger.db",
-            "/static/page.js",
-        ):
-            answer = ask(get % path + "Connection: close\r\n\r\n")
-            assert status_of(answer) == 404 and b"root:" not in answer, path
-        big = ask(get % "/metrics" + "X: " + "a" * 40000 + "\r\n\r\n")
-        assert status_of(big) in (400, 413, 431, None)
-        assert s.get("/healthz").status == 200
-        head = s.get("/metrics", method="HEAD")
-        assert (
-            head.status == 200 and head.body == b"" and int(head.headers["Content-Length"]) > 1000
-        )
-        for name, wanted in (("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-store")):
-            assert head.headers[name] == wanted
-        assert "Access-Control-Allow-Origin" not in head.headers
-        assert "a request was refused" in s.read_log()
-
-
-def test_bytes_behind_an_unanswered_question(tmp_path):
-    """Requests one behind the other on one connection: each is answered, or none is, and the server
-    lives."""
-    home = some_ledger(tmp_path, 7).done()
-    one = b"GET /api/v1/runs?limit=1 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with serving(home) as s:
-        for rubbish in (b"", b"rubbish\r\n\r\n", b"\0" * 70000):
-            with socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE) as c:
-                c.sendall(one * 3)
-                try:
-                    c.sendall(rubbish)
-                    c.shutdown(socket.SHUT_WR)
-                    while c.recv(65536):
-                        pass
-                except OSError:
-                    pass
-        assert s.get("/healthz").status == 200
+# ---- who asks from elsewhere
 
 
 def certificate(folder):
@@ -575,73 +457,7 @@ def test_a_unix_socket(tmp_path):
     assert done.returncode == 2 and path.read_text() == "mine"
 
 
-def test_clients_that_hold_on(tmp_path):
-    """A byte every now and then does not keep a connection, and others are answered meanwhile."""
-    home = some_ledger(tmp_path, 10).done()
-    with serving(home) as s:
-        slow = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(40)]
-        for c in slow:
-            c.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: ")
-            c.settimeout(0)
-        alive = set(slow)
-        end = time.monotonic() + PATIENCE
-        while alive:
-            assert time.monotonic() < end, f"{len(alive)} are still served"
-            for c in list(alive):
-                try:
-                    c.send(b"a")
-                    if c.recv(100) == b"":
-                        alive.discard(c)
-                except BlockingIOError:
-                    pass
-                except OSError:
-                    alive.discard(c)
-            assert s.get("/healthz").status == 200
-            time.sleep(0.3)
-        for c in slow:
-            c.close()
-        assert "took too long" in s.read_log()
-
-
 # ---- events
-
-
-class Events:
-    """A client of /api/v1/events."""
-
-    def __init__(self, s, last=None):
-        self.socket = socket.create_connection(("127.0.0.1", s.port), timeout=PATIENCE)
-        line = f"Last-Event-ID: {last}\r\n" if last else ""
-        self.socket.sendall(
-            f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n{line}\r\n".encode()
-        )
-        self.data = b""
-        self.until(b": twinrun")
-
-    def until(self, words):
-        """Reads until these words came, and all of the event that they are of."""
-        while not re.search(re.escape(words) + rb".*?\n\n", self.data, re.S):
-            more = self.socket.recv(65536)
-            assert more, "the server closed"
-            self.data += more
-
-    def events(self):
-        text = re.sub(rb"\r\n[0-9a-f]+\r\n", b"", self.data).decode()
-        return re.findall(r"id: (\S+)\nevent: (\S+)\ndata: (.*)\n", text)
-
-    def close(self):
-        self.socket.close()
-
-
-def fresh_comparison(home, **run):
-    """As a command writes it just now."""
-    now = time.time_ns()
-    runs = [home.run(start=now, **run) for _ in range(2)]
-    home.compare(runs, ["differs"], "differ", when=now)
-    home.db.execute("UPDATE runs SET recorded_ns = ? WHERE id IN (?, ?)", (now, *runs))
-    home.db.execute("UPDATE comparisons SET recorded_ns = ? WHERE time_ns = ?", (now, now))
-    home.db.commit()
-    return runs
 
 
 def test_events_of_new_runs_and_verdicts(tmp_path):
@@ -807,60 +623,3 @@ def test_interrupted_it_ends_well(tmp_path):
     assert s.stop(2) == 0  # SIGINT
     e.close()
     held.close()
-
-
-# ---- the file for node exporter
-
-
-def textfile(home, folder, **more):
-    return subprocess.run(
-        [TWINRUN, "serve", "--home", home, "--textfile", str(folder)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TWINRUN_LEDGER": ""},
-        **more,
-    )
-
-
-def test_textfile(tmp_path):
-    home = some_ledger(tmp_path / "home", 18).done()
-    folder = tmp_path / "node"
-    assert textfile(home, folder).returncode == 2
-    folder.mkdir()
-    assert textfile(home, folder).returncode == 0
-    assert os.listdir(folder) == ["twinrun.prom"]
-    text = (folder / "twinrun.prom").read_text()
-    with serving(home) as s:
-        served = s.get("/metrics").text
-    drop = ("twinrun_snapshot_",)
-    assert {k: v for k, v in read_metrics(text).items() if not k[0].startswith(drop)} == {
-        k: v for k, v in read_metrics(served).items() if not k[0].startswith(drop)
-    }
-
-    # no room for it: the old one stays whole, and nothing is left beside it
-    def small_files():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-        import signal
-
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
-    done = textfile(home, folder, preexec_fn=small_files)
-    assert done.returncode == 2 and "no metrics were written" in done.stderr
-    assert (folder / "twinrun.prom").read_text() == text
-    assert os.listdir(folder) == ["twinrun.prom"]
-
-    # a reader never meets half of one
-    stop = threading.Event()
-    seen = []
-
-    def read():
-        while not stop.is_set():
-            seen.append((folder / "twinrun.prom").read_text().endswith("\n"))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for _ in range(5):
-        assert textfile(home, folder).returncode == 0
-    stop.set()
-    reader.join()
-    assert seen and all(seen)

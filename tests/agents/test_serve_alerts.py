@@ -3,7 +3,6 @@
 scrapes a real `serve` over a ledger whose runs were really made to diverge.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -15,7 +14,7 @@ import urllib.request
 
 import pytest
 from ledger_by_hand import Ledger
-from serve_helper import BUILD, TWINRUN, serving, until
+from serve_helper import BUILD, TWINRUN, prometheus, serving, until
 
 JOB = os.path.join(BUILD, "tests", "cli", "job")
 pytestmark = [
@@ -349,56 +348,6 @@ def test_alerts_by_promtool(tmp_path):
 
 
 # ---- a real Prometheus
-
-
-@contextlib.contextmanager
-def prometheus(folder, target):
-    (folder / "prometheus.yml").write_text(
-        json.dumps(
-            {
-                "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-                "rule_files": ["twinrun.rules.yml"],
-                "scrape_configs": [
-                    {"job_name": "twinrun", "static_configs": [{"targets": [target]}]}
-                ],
-            }
-        )
-    )
-    done = subprocess.run(
-        ["promtool", "check", "config", folder / "prometheus.yml"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    # a free port is asked for by letting the system choose one, and taken right after
-    import socket
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    with open(folder / "prometheus.log", "w") as log:
-        process = subprocess.Popen(
-            [
-                "prometheus",
-                f"--config.file={folder}/prometheus.yml",
-                f"--storage.tsdb.path={folder}/data",
-            ]
-            + [f"--web.listen-address=127.0.0.1:{port}", "--enable-feature=exemplar-storage"],
-            stderr=log,
-            stdout=log,
-        )
-
-    def ask(path):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=30) as r:
-                return json.load(r)["data"]
-        except OSError:
-            return None
-
-    try:
-        until(lambda: ask("targets?state=active") or process.poll() is not None)
-        yield ask
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 # Of these a ledger may have no series: a gauge needs a target with a limit, or enough runs.

@@ -4,6 +4,7 @@ test_serve_incidents.py looks at rule by rule.
 """
 
 import os
+import time
 
 import jsonschema
 import pytest
@@ -55,6 +56,7 @@ def test_they_are_those_that_an_alertmanager_is_told_of(tmp_path):
     assert [i["run"] for i in got] == [g, e, c, b]  # the newest first
     assert [i["reference"] for i in got] == [f, d, a, a]
     assert b"\x1b" not in answer.body and b"u001b" not in answer.body
+    assert h.now < answer.json["until_ns"] < time.time_ns()
     assert answer.json["left_out"] == 0 and answer.json["lasts_s"] == 24 * 3600
 
 

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+import job_pool
 from conftest import FULL
 from launch_helper import BUILD
 
@@ -40,8 +41,8 @@ def recorded(home, label, kind, ranks, *more):
             "--nproc-per-node=%d" % ranks,
         ]
     # Files that the job's folder gets meanwhile count as the run's: where it ran in the repository,
-    # a build beside it made runs inconclusive that were the same.
-    here = os.path.join(str(home), "here")
+    # a build beside it made runs inconclusive that were the same. The job writes nothing.
+    here = os.path.join(os.environ.get("TWINRUN_TEST_SHARED") or str(home), "sharded-here")
     os.makedirs(here, exist_ok=True)
     done = subprocess.run(
         [os.path.join(BUILD, "cmd", "twinrun"), "record", "--no-telemetry", "--ledger", "none"]
@@ -54,6 +55,13 @@ def recorded(home, label, kind, ranks, *more):
     )
     assert done.returncode == 0, done.stderr
     return glob.glob(os.path.join(str(home), "runs", "*-%s-*" % label))[0]
+
+
+def shared(kind, ranks):
+    """The same of the job as it is; one recording serves all tests, for reading."""
+    with open(JOB) as f:
+        key = ("sharded", f.read(), PYTHON, kind, ranks)
+    return job_pool.pooled(key, lambda home: recorded(home, kind, kind, ranks))
 
 
 def composed(folder):
@@ -85,8 +93,8 @@ def composed(folder):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    found = composed(recorded(tmp_path_factory.mktemp("whole"), "whole", "whole", 1))
+def whole():
+    found = composed(shared("whole", 1))
     assert len(found) > 30
     return found
 
@@ -95,8 +103,8 @@ def whole(tmp_path_factory):
     "kind, ranks",
     [("fsdp", 2), ("tp", 2), ("both", 4)] + ([("fsdp", 4), ("tp", 4)] if FULL else []),
 )
-def test_ranks_add_up_to_the_whole(tmp_path, whole, kind, ranks):
-    found = composed(recorded(tmp_path, kind, kind, ranks))
+def test_ranks_add_up_to_the_whole(whole, kind, ranks):
+    found = composed(shared(kind, ranks))
     assert set(found) == set(whole)
     for key, (digest, elements, adds) in found.items():
         assert elements == whole[key][1], key
@@ -137,13 +145,13 @@ def judged(home, a, b):
 
 
 def test_other_numbers_of_ranks_are_compared(tmp_path):
-    two, four = recorded(tmp_path, "two", "tp", 2), recorded(tmp_path, "four", "tp", 4)
-    one, changed = recorded(tmp_path, "one", "whole", 1), recorded(tmp_path, "c", "tp", 2, "2", "1")
+    two, four = shared("tp", 2), shared("tp", 4)
+    one, changed = shared("whole", 1), recorded(tmp_path, "c", "tp", 2, "2", "1")
     # fully_shard cuts ten numbers into five and five, within 16 bytes
-    odd = recorded(tmp_path, "odd", "fsdp", 2)
+    odd = shared("fsdp", 2)
     pairs = ((one, two), (two, one), (two, four), (four, one), (one, odd), (odd, four))
     # tensor parallelism and fully_shard: as many ranks, and other parts
-    both = recorded(tmp_path, "both", "both", 4)
+    both = shared("both", 4)
     for a, b in (*pairs, (two, odd), (one, both), (both, four)):
         verdict, checked = judged(tmp_path, a, b)
         assert verdict["outcome"] == "same", verdict["unseen"]

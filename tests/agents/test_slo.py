@@ -164,10 +164,19 @@ def oracle(home, until, days=30):
         ("artifact", "unsigned"): ("M9", "bad"),
         ("audit", "pass"): ("provenance", "good"),
         ("audit", "fail"): ("provenance", "bad"),
+        ("shadow", "not-repeated"): ("M1", "open"),
     }
     for e in db.execute("SELECT * FROM events WHERE time_ns >= ?", (since,)):
         hit = table.get((e["kind"], e["outcome"]))
-        if hit:
+        if e["kind"] == "shadow" and e["run_id"] in run:  # of that run, until it was repeated
+            if any(
+                c["verb"] == "shadow" and c["repeats"] == 1 and c["runs"][0][0] == e["run_id"]
+                for c in comparisons
+                if len(c["runs"]) > 1
+            ):
+                continue
+            events.append(("M1", of(e["run_id"])["project"] or "", "open", e["time_ns"], 1))
+        elif hit:
             events.append((hit[0], e["project"], hit[1], e["time_ns"], 1))
     return run, comparisons, [e for e in events if since < e[3] <= until]
 
@@ -254,7 +263,7 @@ def draw(home, seed, size):
             members,
             agreed,
             outcome,
-            verb=rng.choice(["check", "diff", "gate", "isolate"]),
+            verb=rng.choice(["check", "diff", "gate", "isolate", "shadow"]),
             when=x.now - rng.randrange(0, 40 * DAY),
             repeats=rng.choice([1, 1, 1, 0, -1]),
             checks=rng.choice([None, (n, same, n - same and rng.randrange(0, n - same + 1), 1)]),
@@ -268,6 +277,9 @@ def draw(home, seed, size):
             x.now - rng.randrange(0, 40 * DAY),
             rng.choice(projects),
         )
+        if rng.random() < 0.3:
+            when = x.now - rng.randrange(0, 40 * DAY)
+            x.event("shadow", "not-repeated", when, run=rng.choice(runs))
     return x.done()
 
 
@@ -424,10 +436,11 @@ def test_rankings_and_times(tmp_path):
     assert row["value"] == pytest.approx(6) and row["p90"] == pytest.approx(10)
 
 
-def test_isolate_names_what_burned(tmp_path):
+@pytest.mark.parametrize("outcome", ["isolated", "isolated (main cause)"])
+def test_isolate_names_what_burned(tmp_path, outcome):
     x = Ledger(tmp_path)
     x.repeats(0, 3)
-    x.compare([x.run()], [], "isolated", verb="isolate", repeats=0, cause="threads")
+    x.compare([x.run()], [], outcome, verb="isolate", repeats=0, cause="threads")
     assert {b["cause"] for b in state(x.done(), "M1")["burned"]} == {"threads"}
 
 

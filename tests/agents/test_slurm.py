@@ -155,18 +155,29 @@ def test_isolate_names_a_node_that_computes_otherwise(twinrun, slurm, script):
     assert "--place avoid:n3" in done.json["next"]
 
 
-def test_cancelled_runs_are_made_again(check, start, slurm, home):
+# The second and the third task of an array say that they are there, and wait for `go`.
+HELD = """
+task, hold = os.environ["SLURM_ARRAY_TASK_ID"], os.environ["HOLD"]
+if task in "12":
+    os.close(os.open(f"{hold}/here.{task}", os.O_CREAT))
+    while not os.path.exists(f"{hold}/go"):
+        time.sleep(0.05)
+"""
+
+
+def test_cancelled_runs_are_made_again(check, start, slurm, script, tmp_path):
     """An administrator takes two runs away while they run."""
-    killer = start(
+    script("job.py", JOB.replace("\nstate = array", HELD + "\nstate = array", 1))
+    start(
         [
             *("bash", "-c"),
-            "n=0; while [ $n -lt 2 ]; do for j in $(squeue -h -t R -r -o %i | grep '_[12]$'); do "
-            "sleep 1; scancel $j && n=$((n + 1)); done; sleep 0.2; done",
+            "for t in 1 2; do until [ -e here.$t ]; do sleep 0.1; done; "
+            'scancel $(squeue -h -t R -r -o %i | grep "_$t$"); done; touch go',
         ],
+        cwd=tmp_path,
         env={**os.environ, **slurm.environment},
     )
-    done = check(runs=4, env={"JOB_S": "3"})
-    killer.kill()
+    done = check(runs=4, env={"HOLD": str(tmp_path)})
     assert done.rc == 0 and done.json["outcome"] == "same", done
     assert "had to be made again and count" in notes(done)
 
@@ -237,7 +248,7 @@ def test_ctrl_c_empties_the_queue(slurm, build, start, home, script, work):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, (out, err)
     assert nothing_left(home)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while slurm.call("squeue", "-h").strip() and time.monotonic() < until:
         time.sleep(0.2)
     assert not slurm.call("squeue", "-h").strip()

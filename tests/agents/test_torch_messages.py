@@ -5,14 +5,16 @@ and which rank is named when a sum depends on the order in which messages arrive
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
 
-from conftest import recheck_last
+from conftest import FULL, recheck_last
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "python"))
+AGENT = os.path.join(os.path.dirname(os.path.dirname(HERE)), "python")
+sys.path.insert(0, AGENT)
 
 from twinrun import trace  # noqa: E402
 
@@ -135,3 +137,95 @@ def test_who_diverged_and_who_only_took_it(twinrun, home, recorded):
         ("in", "reduce"), ("in", "gather"),
         ("out", "gather[0]"), ("out", "gather[1]"), ("out", "gather[2]"), ("out", "scatter"),
     ]  # fmt: skip
+
+
+BUFFERS = """
+import os, sys, tempfile, time
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def noise(n):
+    return torch.frombuffer(bytearray(os.urandom(4 * n)), dtype=torch.float32)
+
+def main(rank, meet, lie):
+    dist.init_process_group("gloo", init_method="file://" + meet, rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    w, other = torch.arange(4.0, requires_grad=True), 1 - rank
+    for step in range(2):
+        w.square().sum().backward()
+        given = torch.ones(4) * (rank + step + 1)
+        if lie == "lie" and step and rank == 1:
+            given = noise(4)
+        taken = given if rank else noise(4)
+        dist.broadcast(taken, 1)
+        kept = taken
+        if lie == "functional":
+            import torch.distributed._functional_collectives as functional
+            kept = functional.broadcast(given if rank else noise(4), 1, dist.group.WORLD)
+        got = noise(4)
+        if rank:
+            dist.send(given, other)
+        else:
+            dist.recv(got, other)
+        every = [noise(4), noise(4)]
+        dist.all_gather(every, taken)
+        part, half, each = noise(2), noise(2), noise(4)
+        dist.reduce_scatter_tensor(part, taken)
+        dist.scatter(half, [taken[:2].clone(), taken[2:].clone()] if rank else None, src=1)
+        dist.gather(half, [noise(2), noise(2)] if rank else None, dst=1)
+        dist.all_to_all_single(each, taken)
+        with torch.no_grad():
+            w -= 0.1 * (taken + each + kept + every[1])
+    time.sleep(0.5)  # gloo's thread drops its last work first: else PyTorch 2.13 may abort
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(main, args=(tempfile.mktemp(dir=sys.argv[1]), sys.argv[2]), nprocs=2)
+"""
+
+
+RECEIVES = """
+import sys, types
+import torch, torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+sys.path.insert(0, sys.argv[1])
+from twinrun._agent import ops
+
+ops._torch = torch
+dist.init_process_group("fake", store=FakeStore(), rank=2, world_size=4)
+world = dist.group.WORLD
+described = types.SimpleNamespace(from_a_root=(1, 2))
+for group in (world, world.group_name, world.boxed(), "no group", 5):
+    print([ops._only_receives(described, (None, root, group)) for root in (1, 2)])
+"""
+
+
+def test_who_only_receives(python):
+    """However PyTorch hands over the group; of one that is not known nothing is left out."""
+    done = subprocess.run(
+        [python, "-c", RECEIVES, AGENT], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["[True, False]"] * 3 + ["[False, False]"] * 2
+
+
+OPERATIONS = ("--json", "--runs", "2", "--level", "ops", "--no-zoom", "--no-telemetry")
+
+
+def test_what_a_buffer_holds_before_it_receives_is_no_input(twinrun, script, python, tmp_path):
+    script("buffers.py", BUFFERS)
+    done = twinrun("check", *OPERATIONS, "--", python, "buffers.py", tmp_path, "truth")
+    assert done.rc == 0 and done.json["outcome"] == "same", done
+    done = twinrun("check", *OPERATIONS, "--", python, "buffers.py", tmp_path, "lie")
+    assert done.rc == 1, done
+    first = done.json["first"]
+    assert (first["rank"], first["step"]) == (1, 1), first
+    assert first["name"] == "broadcast" and first["kind"] == "in", first
+
+
+@pytest.mark.skipif(not FULL, reason="the whole of PyTorch, four times: with --full")
+def test_what_is_still_on_its_way_is_not_read(twinrun, script, python, tmp_path):
+    """A functional collective returns before its result is there."""
+    script("buffers.py", BUFFERS)
+    done = twinrun("check", *OPERATIONS, "--", python, "buffers.py", tmp_path, "functional")
+    assert done.json["first"] is None, done

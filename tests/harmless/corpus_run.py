@@ -339,11 +339,12 @@ def differences(job, setting, alone, watched, ignored=()):
 class Natively:
     """The runs without twinrun: two of each job, output and limit, kept; what they say of noise.
 
-    Jobs that take seconds run twice in one setting only, and otherwise when they differ watched.
+    Jobs that take seconds run once: an unwatched run that equals each of the watched ones has shown
+    that the job is the same twice. The second one is made when they differ, and with --full.
     """
 
     def __init__(self):
-        self.kept, self.asked = {}, set()
+        self.kept = {}
 
     def of(self, job, setting, folder, again=False):
         """The first run, and the names of what differs between it and the second."""
@@ -351,8 +352,7 @@ class Natively:
         if key not in self.kept:
             self.kept[key] = observe(job, setting, folder), None
         first, noise = self.kept[key]
-        if noise is None and (again or not job.slow or job.name not in self.asked):
-            self.asked.add(job.name)
+        if noise is None and (again or FULL or not job.slow):
             noise = differences(
                 job, Setting("tensors", setting.output), first, observe(job, setting, folder)
             )

@@ -4,8 +4,8 @@
 `./dev test` runs a fixed part of the product of watching, outputs and limits: every job at the
 default level, and over the jobs of a kind every pair of two of the three (of the kind whose jobs
 take seconds, every level with every output, and every limit twice: what a limit meets does not know
-PyTorch; each of these jobs has one output and one limit, so that its unwatched runs serve all of
-its settings). TWINRUN_FULL=1 runs all of it (of the jobs that take seconds, all pairs), which is hours
+PyTorch; each of these jobs has one output and one limit, so that one unwatched run serves all of
+its settings; beside the default level, half of the levels have their turn, tests/agents/turn.py). TWINRUN_FULL=1 runs all of it (of the jobs that take seconds, all pairs), which is hours
 of processor time; TWINRUN_CORPUS_DRAWN=N runs N settings of each job, drawn by its name. A failure
 names the job, the setting and what differs.
 """
@@ -13,10 +13,16 @@ names the job, the setting and what differs.
 import itertools
 import os
 import random
+import sys
+from pathlib import Path
 
 import pytest
 from corpus_jobs import JOBS
 from corpus_run import FULL, LIMITS, OUTPUTS, TWINRUN, WATCHED, Natively, Setting, compare
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "agents"))
+
+from turn import part  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
 DRAWN = int(os.environ.get("TWINRUN_CORPUS_DRAWN", "0"))
@@ -46,11 +52,11 @@ def cover(meetings):
 
 
 def of_slow(jobs):
-    """Job -> its settings, for jobs that take seconds. Each has one output: the default level
-    without a limit, and other levels under one limit, so that two unwatched runs serve all of them.
-    The levels of an output are dealt to the jobs that have it.
+    """Job -> its settings, for jobs that take seconds. Each has one output and one limit, or none,
+    so that one unwatched run serves all of them: the default level, and other levels. The levels of
+    an output are dealt to the jobs that have it.
     """
-    limits = itertools.cycle(limit for limit in LIMITS if limit != "none")
+    limits = itertools.cycle([*(limit for limit in LIMITS if limit != "none"), "none"])
     settings = {}
     for n, output in enumerate(OUTPUTS):
         takers = jobs[n :: len(OUTPUTS)]
@@ -58,7 +64,7 @@ def of_slow(jobs):
         for k, job in enumerate(takers):
             limit = next(limits)
             settings[job] = [
-                Setting("tensors", output),
+                Setting("tensors", output, limit),
                 *(Setting(watched, output, limit) for watched in others[k :: len(takers)]),
             ]
     return settings
@@ -91,8 +97,15 @@ def settings_of(job):
     if DRAWN:
         return random.Random(job.name).sample(product(), DRAWN)
     if not FULL:
-        return PART[job]
+        return in_turn(job)
     return pairs() if job.slow else product()
+
+
+def in_turn(job, number=None):
+    """Of a job that takes seconds the default level, and half of the others."""
+    if not job.slow:
+        return PART[job]
+    return part(PART[job], 2, [s for s in PART[job] if s.watched == "tensors"], number)
 
 
 PART = part_of_product()
@@ -110,7 +123,12 @@ def test_nothing_differs(job, tmp_path):
 
 
 def test_the_part_covers_what_is_said():
-    """Levels, outputs and limits meet as said above, and no job is left out."""
+    """Levels, outputs and limits meet as said above, in two turns that follow each other where jobs
+    take seconds, and no job is left out.
+    """
+    for job in JOBS:
+        assert {*in_turn(job, 0), *in_turn(job, 1)} == set(PART[job]), job
+        assert all(any(s.watched == "tensors" for s in in_turn(job, n)) for n in (0, 1)), job
     assert len(JOBS) >= 60 and all(any(s.watched == "tensors" for s in PART[job]) for job in JOBS)
     outputs = set(itertools.product(MODES, OUTPUTS))
     limits = set(itertools.product(MODES, LIMITS))

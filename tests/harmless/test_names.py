@@ -255,6 +255,7 @@ def world(tmp_path_factory):
     made.append(w.run("pack", "last~1", "-o", b"package " + NAME))
     assert [m.returncode for m in made] == [0, 0, 0, 1, 0, 0], made
     w.spoil = spoiled_home(w)
+    w.runs = sorted(folder.name for folder in w.home.glob("runs/*"))
     return w
 
 
@@ -286,6 +287,8 @@ SHELL = "true '" + ALL.replace("'", "") + "'"
 # Every command: the words behind it. `forms` are added one after the other; {page}, {junit}, {csv}
 # name fresh files.
 FORMS = [["--json"], ["--html", "{page}"], ["--junit", "{junit}", "--github"]]
+REGISTRY = ["--registry", b"registry " + NAME, "--key", b"key " + NAME]
+JUDGED = ["--pub", b"key " + NAME + b".pub"]
 CASES = {
     "check": [
         (["-q", "--runs", "2"], "job", FORMS),
@@ -336,11 +339,56 @@ CASES = {
         (["--html", "{page}", "last~1", "last~2"], None, []),
     ],
     "ls": [([], None, [["--json"], ["--command", ALL]])],
+    "registry": [
+        (["init", *REGISTRY, "--policy", b"./" + NAME], None, []),
+        (["init", *REGISTRY], None, [["--json"]]),
+        (["add", "m", b"key " + NAME, *REGISTRY, *JUDGED, "--why", ALL], None, [["--json"]]),
+        (["add", "m", b"seeds " + NAME + b".py", *REGISTRY, *JUDGED], None, []),
+        (["add", ALL, "lr.yaml", *REGISTRY, *JUDGED], None, []),
+        (["hold", "m@1", *REGISTRY, *JUDGED, "--why", BYTES], None, []),
+        (["hold", "m@1", *REGISTRY, *JUDGED, "--why", ALL], None, [["--json"]]),
+        (["attach", "m@1", *REGISTRY, *JUDGED, "--evidence", b"package " + NAME], None, []),
+        (["promote", "m@1", *REGISTRY, *JUDGED, "--policy", b"./" + NAME], None, []),
+        (["promote", "m@1", *REGISTRY, *JUDGED, "--to", ALL], None, []),
+        (["show", "m@" + ALL, *REGISTRY], None, [["--json"]]),
+        (["show", "m@1", *REGISTRY], None, [["--json"]]),
+        (["log", *REGISTRY], None, [["--json"]]),
+        (["ls", *REGISTRY], None, [["--json"], [ALL]]),
+        (["verify", "--contents", *REGISTRY], None, [["--json"]]),
+        (["mirror", *REGISTRY, *JUDGED, "--mlflow", ALL], None, [["--json"]]),
+        (["mirror", ALL, *REGISTRY, *JUDGED, "--mlflow", "http://127.0.0.1:1"], None, []),
+        (["get", "m@1", *REGISTRY, *JUDGED, "--into", b"got " + NAME], None, [["--json"]]),
+        ([ALL, *REGISTRY], None, []),
+    ],
     "gc": [(["--keep", "1", "--dry-run"], None, [["--json"]]), (["--keep", ALL], None, [])],
     "top": [
         (["--once"], None, [["--json"], ["--against", "last~1"]]),
         (["--once", "--against", ALL], None, []),
         (["--every", ALL], None, []),
+    ],
+    "drill": [
+        (
+            ["node", "-c", b"out", "--", sys.executable, "job.py", ALL.encode().hex()],
+            None,
+            [["--json"]],
+        ),
+        (["preempt", "-c", b"no " + NAME, "-r", ALL, "--", "true"], None, []),
+        (["upgrade", "-c", "x", "--with", b"no " + NAME, "--", "true"], None, []),
+        (["rollback", "m", *REGISTRY[:2], *JUDGED, "--bad", b"no " + NAME], None, []),
+        (["rollback", ALL, *REGISTRY[:2], *JUDGED], None, []),
+        (["registry-loss", "--registry", b"no " + NAME, *JUDGED], None, []),
+        ([ALL, "-c", "x", "--", "true"], None, []),
+        ([BYTES], None, []),
+    ],
+    "manifest": [
+        (["lint", b"./" + NAME], None, [["--json"]]),
+        (["lint", "job.py"], None, []),
+        (["lint", "--pool-label", ALL, b"./" + NAME], None, []),
+        (["write", "k8s", "--", "echo", ALL], None, [["-o", b"out " + NAME]]),
+        (["write", "slurm", "--", "echo", ALL], None, []),
+        (["write", "k8s", "-i", ALL, "--", "echo"], None, []),
+        (["write", ALL, "--", "echo"], None, []),
+        ([BYTES], None, []),
     ],
     "slo": [
         ([], None, [["--json"], ["--csv"], ["--all-homes"]]),
@@ -348,6 +396,22 @@ CASES = {
         (["--until", ALL], None, []),
         (["--rules", b"./" + NAME], None, []),
         (["--dashboards", b"./" + NAME], None, []),
+    ],
+    "shadow": [
+        (["--share", "100%", "--dry-run"], None, [["--json"], ["--first", ALL]]),
+        (["--seed", ALL, "--share", "0"], None, []),
+        (["--share", ALL], None, []),
+    ],
+    "rollout": [
+        (["list"], None, [["--json"]]),
+        (["start", "hash-seed", "--flag", b"./" + NAME], None, []),
+        (["start", ALL, "--flag", "new"], None, []),
+        (["start", "threads", "--project", ALL, "--flag", "new"], None, []),
+        (["step", "--flag", b"./" + NAME], None, []),
+        (["status", "--flag", b"./" + NAME], None, []),
+        (["stop", "--why", ALL, "--flag", b"./" + NAME], None, []),
+        (["start", "threads", "--ladder", ALL, "--flag", "new"], None, []),
+        ([ALL], None, []),
     ],
     "serve": [
         (["--textfile", "."], None, [["--targets", b"./" + NAME]]),
@@ -422,9 +486,14 @@ CASES = {
     "replay": [
         ([b"package " + NAME, "--environment", "check"], None, [["--json"]]),
         ([b"package " + NAME, "--environment", "here", "--json"], None, []),
+        ([b"package " + NAME, "--container", "bwrap", "--image", b"oci:" + NAME], None, []),
     ],
     "audit": [
-        ([b"package " + NAME], None, [["--json"], ["--checklist", "neurips"]]),
+        (
+            [b"package " + NAME],
+            None,
+            [["--json"], ["--checklist", "neurips"], ["--checklist", "incident"]],
+        ),
         (["last~1"], None, [["--json"]]),
         (["."], None, [["--json"]]),
     ],
@@ -531,6 +600,8 @@ def test_command(world, command):
         ["slo"],
         ["slo", "--json"],
         ["slo", "--csv"],
+        ["shadow", "--share", "1", "--dry-run"],
+        ["shadow", "--share", "1", "--dry-run", "--json"],
         ["gc", "--keep", "1", "--dry-run"],
         ["export", "last~1", "--parquet", "tables", "--force"],
         ["export", "last~1", "--perfetto", "p", "--otlp", "o", "--openlineage", "l", "--force"],
@@ -550,7 +621,8 @@ def test_run_folders_edited_by_hand(world, words):
 
 
 def test_a_verdict_tells_an_escape_of_ours_from_one_in_the_name(world):
-    done = world.run("diff", "last~2", "last~1")
+    # by their names: other tests of this file make runs, too
+    done = world.run("diff", *world.runs[:2])
     text = done.stdout.decode()
     assert done.returncode == 1, done
     assert r"E1\x1bE2" in text and r"L1\x5cx1bL2" in text, text

@@ -8,13 +8,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 PYTHON = os.path.join(os.path.dirname(__file__), "../../python/twinrun")
-for folder in (os.path.join(PYTHON, "_rounding"), os.path.join(PYTHON, "_agent")):
+for folder in (os.path.join(PYTHON, "_rounding"), os.path.dirname(PYTHON)):
     if folder not in sys.path:
         sys.path.append(folder)
 
 import judge  # noqa: E402
+import ranks  # noqa: E402
 import recording  # noqa: E402
-import recorder  # noqa: E402
+from twinrun._agent import recorder  # noqa: E402
 
 FRESH = ("empty", "new_empty", "_empty", "lift", "set_", "resize_", "detach")
 
@@ -51,9 +52,16 @@ class Watch(TorchDispatchMode):
         schema = func._schema
         returns = [r.alias_info for r in schema.returns]
         view = bool(returns) and all(r is not None and not r.is_write for r in returns)
-        if view or schema.name.split("::")[1].startswith(FRESH):
+        if (
+            view
+            or schema.name.startswith("profiler::")
+            or schema.name.split("::")[1].startswith(FRESH)
+        ):
             return func(*args, **kwargs)
         site = self._site()
+        if schema.name.startswith("c10d::"):
+            self.recorder.collective(func, args, "", site)
+            return func(*args, **kwargs)
         line = self.recorder.before(func, args, kwargs)
         result = func(*args, **kwargs)
         outs = _flat(result, [])
@@ -67,12 +75,25 @@ class Watch(TorchDispatchMode):
         return result
 
 
-def record(folder, function, marked, limit=1 << 30):
+def write(folder, function, marked, limit=1 << 30):
     writer = recorder.Recorder(torch, str(folder), limit)
     with Watch(writer, marked):
         function()
     writer.end()
+
+
+def record(folder, function, marked, limit=1 << 30):
+    write(folder, function, marked, limit)
     return recording.Recording(str(folder))
+
+
+def joined(folder, world):
+    """The recordings of all ranks of a world, in folders WORLD.RANK."""
+    each = {
+        rank: recording.Recording(os.path.join(folder, "%d.%d" % (world, rank)))
+        for rank in range(world)
+    }
+    return ranks.Joined(each)
 
 
 def answer(folder, a, b, marked):

@@ -122,6 +122,23 @@ def test_notes_of_replicas(recorded, tmp_path, name):  # noqa: F811
     assert lies(verdict) == []
 
 
+@pytest.mark.parametrize(
+    "word, keeper",
+    [
+        ("DTensor/dp", "DTensor, replicated over mesh dimension dp"),
+        ("DTensor/dp+tp", "DTensor, replicated over mesh dimensions dp+tp"),
+    ],
+)
+def test_notes_of_a_mesh(recorded, tmp_path, word, keeper):  # noqa: F811
+    r, note = recorded("ranks"), NOTE.replace("DistributedDataParallel", word)
+    changes = {1: differs(2)}
+    a, b = (replicas(getattr(r, k), tmp_path / k, changes, note) for k in "ab")
+    verdict = compare(a, b)
+    start = "run 2: " + DRIFT.replace("DistributedDataParallel", keeper)
+    assert [s for s, t in states(verdict) if t.startswith(start)] == ["confirmed"], verdict["notes"]
+    assert lies(verdict) == []
+
+
 def lies(verdict):
     """Notes of replicas with another name, rank or reason that are confirmed all the same."""
     runs, out = [recheck.Run(d) for d in verdict["runs_dir"]], []
@@ -130,6 +147,9 @@ def lies(verdict):
             (": w is first", ": v is first"),
             ("0, 1, 2", "0, 1"),
             ("(Distributed", "(Fully"),
+            ("dimension dp", "dimension tp"),
+            ("dimensions dp", "dimensions pp"),
+            ("replicated over", "cut over"),
             ("after step", "at the end"),
             (", which agree", ""),
             ("rank 1 ", "rank 0 "),

@@ -59,10 +59,11 @@ def as_kind(trace, phase, kind):
     trace.renumber()
 
 
-def add_series(trace, name, phase, kind, step, digest):
+def add_series(trace, name, phase, kind, step, digest, op=""):
     series = len(trace.series) + 1
     where = PHASES.index(phase), KINDS.index(kind)
-    trace.series[series] = Series(*where, trace.string(name), 0, 0, 0, 0)
+    by = trace.string(op) if op else 0
+    trace.series[series] = Series(*where, trace.string(name), 0, 0, by, 0)
     trace.records.append(record(step, 0, series, 0, digest))
     trace.renumber()
 
@@ -140,6 +141,12 @@ def lost_calls(a, b):
 def idle_generator(a, b):
     edit(a, lambda t: add_series(t, "python", "rng", "state", 2, (1, 1)))
     edit(b, lambda t: add_series(t, "python", "rng", "state", 2, (2, 2)))
+
+
+def generator_set_again(a, b):
+    for copy, state in ((a, 1), (b, 2)):
+        edit(copy, lambda t, n=state: add_series(t, "python", "init", "state", 2, (n, n)))
+        edit(copy, lambda t: add_series(t, "python", "rng", "state", 2, (9, 9), "user code"))
 
 
 def collective(local):
@@ -227,6 +234,11 @@ SCENARIOS = [
         "values",
         "generator python differs too, but nothing was seen to draw from it",
         idle_generator,
+    ),
+    (
+        "values",
+        "generator python differs at the start, and agrees after user code moved it, as all else",
+        generator_set_again,
     ),
     ("ranks", "were equal on every rank: they diverged in the reduction", collective(True)),
     ("ranks", "so whether they or the reduction diverged is not known", collective(False)),

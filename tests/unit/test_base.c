@@ -435,6 +435,34 @@ static void test_copied_bytes(void **state)
     fclose(again);
 }
 
+/* Times of which it is known when they were: among them the ends of 64 bits, and before 1970. */
+static void test_utc_time(void **state)
+{
+    static const struct {
+        int64_t ns;
+        const char *text;
+    } known[] = {
+        {0, "1970-01-01T00:00:00.000000000Z"},
+        {1, "1970-01-01T00:00:00.000000001Z"},
+        {-1, "1969-12-31T23:59:59.999999999Z"},
+        {-1000000000, "1969-12-31T23:59:59.000000000Z"},
+        {INT64_C(951782399999999999), "2000-02-28T23:59:59.999999999Z"},
+        {INT64_C(951782400000000000), "2000-02-29T00:00:00.000000000Z"},
+        {INT64_C(1234567890123456789), "2009-02-13T23:31:30.123456789Z"},
+        {INT64_MAX, "2262-04-11T23:47:16.854775807Z"},
+        {INT64_MIN, "1677-09-21T00:12:43.145224192Z"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char out[32], seconds[32];
+        tw_utc_time(known[i].ns, true, out);
+        assert_string_equal(out, known[i].text);
+        tw_utc_time(known[i].ns, false, out);
+        snprintf(seconds, sizeof seconds, "%.19sZ", known[i].text);
+        assert_string_equal(out, seconds);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_hex),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_copied_bytes),
+        cmocka_unit_test(test_utc_time),
         cmocka_unit_test(test_every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -458,6 +458,26 @@ static void damage_in_words(void **state)
     synth_free(s);
 }
 
+/* ---- what DTensor says to be replicated */
+
+static void over_a_dimension_of_the_mesh(void **state)
+{
+    (void)state;
+    static const char note[] = "DTensor/dp 0,2 0 1 2 Net\na\nb";
+    static const char other[] = "DTensor/dp 1,3 0 1 2 Net\na\nb";
+    static const char many[] = "DTensor/dp+tp 0,1,2,3 0 1 2 Net\na\nb";
+    expect(
+        (struct job){.ranks = 4, .odd = 3, .at = 3, .note = {note, other, note, other}},
+        "ranks 0, 2 hold equal weights (DTensor, replicated over mesh dimension dp): 2 of them, in "
+        "5 steps\n"
+        "ranks 1, 3 should hold equal weights (DTensor, replicated over mesh dimension dp) and do "
+        "not: b is first seen to differ after step 3; 1 of 2 weights differ, in 2 of 5 steps");
+    expect((struct job){.ranks = 4, .odd = 3, .at = 3, .note = {many}},
+           "ranks 0, 1, 2, 3 should hold equal weights (DTensor, replicated over mesh dimensions "
+           "dp+tp) and do not: b is first seen to differ after step 3, where rank 3 differs from "
+           "the other 3, which agree; 1 of 2 weights differ, in 2 of 5 steps");
+}
+
 /* ---- beside a verdict */
 
 static void runs_that_repeat_with_drift(void **state)
@@ -492,6 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_replicas),
+        cmocka_unit_test(over_a_dimension_of_the_mesh),
         cmocka_unit_test(what_may_differ),
         cmocka_unit_test(before_ddp_sent_them),
         cmocka_unit_test(after_ddp),

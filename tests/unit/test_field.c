@@ -168,6 +168,53 @@ static void runs_of_other_sizes_have_none(void **state)
     synth_free(b);
 }
 
+/* Two ranks of 9,000 names each, of which the last name of the last rank differs: more rows than
+ * are kept, and that one is there. */
+static struct synth *many_names(int run)
+{
+    struct synth *s = synth_new(run ? "many-b" : "many-a");
+    for (int rank = 0; rank < 2; rank++) {
+        struct twin_writer *w = synth_process(s, rank, 2, NULL);
+        for (int step = 0; step < 2; step++) {
+            for (int i = 0; i < 9000; i++) {
+                char name[32];
+                const float x = (float)(i + step + (run && rank && step && i == 8999));
+                snprintf(name, sizeof name, "t%d", i);
+                synth_put(w,
+                          (struct synth_record){
+                              .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_VALUE, .name = name},
+                          &x, 1);
+            }
+            twin_writer_step_end(w);
+        }
+    }
+    synth_done(s);
+    return s;
+}
+
+static void what_differs_is_kept_of_very_many_rows(void **state)
+{
+    (void)state;
+    struct synth *a = many_names(0), *b = many_names(1);
+    struct twin_field f;
+    assert_int_equal(twin_compare_field(synth_run(a), synth_run(b), NULL, 1, 0, &f, NULL), 0);
+    assert_true(f.rows < 18000 && f.rows_all >= 18000);
+    size_t differing = 0;
+    for (size_t i = 0; i < f.rows; i++) {
+        if (!f.row[i].differs)
+            continue;
+        differing++;
+        assert_int_equal(f.row[i].rank, 1);
+        assert_string_equal(f.row[i].name, "t8999");
+        assert_int_equal(f.cell[i * f.steps], TWIN_CELL_EQUAL);
+        assert_true(f.cell[i * f.steps + 1] >= TWIN_CELL_DIFFERS);
+    }
+    assert_int_equal(differing, 1);
+    twin_field_free(&f);
+    synth_free(a);
+    synth_free(b);
+}
+
 static void recorded_numbers(void **state)
 {
     (void)state;
@@ -257,6 +304,7 @@ int main(void)
         cmocka_unit_test(every_cell),
         cmocka_unit_test(steps_are_chosen_when_there_are_many),
         cmocka_unit_test(runs_of_other_sizes_have_none),
+        cmocka_unit_test(what_differs_is_kept_of_very_many_rows),
         cmocka_unit_test(recorded_numbers),
         cmocka_unit_test(written_gradients),
         cmocka_unit_test(every_allocation_failure),

@@ -125,6 +125,79 @@ static void e_process_is_a_martingale(void **state)
         }
 }
 
+static void one_sided_e_process(void **state)
+{
+    (void)state;
+    /* mpmath: log of the ratio of the two integrals of t^(s - 1/2) (1 - t)^(f - 1/2) over the side,
+     * less s log p + f log(1 - p) */
+    CLOSE(twin_stats_e_above_log(2, 0, .05), 5.165420344613194);
+    CLOSE(twin_stats_e_below_log(2, 0, .05), -1.599699128162361);
+    CLOSE(twin_stats_e_above_log(6, 0, .5), 3.359773314868504);
+    CLOSE(twin_stats_e_below_log(6, 0, .5), -2.382337830665859);
+    CLOSE(twin_stats_e_above_log(3, 17, .05), -0.2206411375104297);
+    CLOSE(twin_stats_e_below_log(0, 20, .1), 1.576677771847075);
+    CLOSE(twin_stats_e_below_log(40, 60, .5), 0.1530177271920406);
+    NEAR(twin_stats_e_above_log(0, 0, .3), 0, 1e-14);
+    NEAR(twin_stats_e_below_log(0, 0, .3), 0, 1e-14);
+    assert_true(isnan(twin_stats_e_above_log(1, 1, 0)) && isnan(twin_stats_e_below_log(1, 1, 1)));
+}
+
+static void one_sided_e_process_is_a_supermartingale(void **state)
+{
+    (void)state;
+    /* every outcome enumerated: 1 on average at p0, no more at any rate on the side of "no worse",
+     * and clearly more on the other */
+    for (double p0 = .1; p0 < .95; p0 += .2)
+        for (double p = .02; p < 1; p += .06)
+            for (uint64_t n = 1; n <= 31; n += 10) {
+                double above = 0, below = 0, mass = pow(1 - p, (double)n);
+                for (uint64_t s = 0; s <= n; s++) {
+                    above += mass * exp(twin_stats_e_above_log(s, n - s, p0));
+                    below += mass * exp(twin_stats_e_below_log(s, n - s, p0));
+                    mass *= (double)(n - s) / (double)(s + 1) * p / (1 - p);
+                }
+                assert_true(p > p0 ? above > 1 : above <= 1 + 1e-9);
+                assert_true(p < p0 ? below > 1 : below <= 1 + 1e-9);
+            }
+}
+
+static void interval_at_every_look(void **state)
+{
+    (void)state;
+    struct twin_interval none = twin_stats_e_interval(0, 0, .05);
+    assert_true(none.low == 0 && none.high == 1);
+    /* its ends are where the e-process reaches the bar */
+    for (uint64_t s = 0; s <= 20; s += 4)
+        for (uint64_t f = s == 0; f <= 30; f += 6) {
+            struct twin_interval i = twin_stats_e_interval(s, f, .05);
+            const double share = (double)s / (double)(s + f);
+            assert_true(0 <= i.low && i.low <= share && share <= i.high && i.high <= 1);
+            if (i.low > 0)
+                NEAR(twin_stats_e_above_log(s, f, i.low), log(20), 1e-6);
+            if (i.high < 1)
+                NEAR(twin_stats_e_below_log(s, f, i.high), log(20), 1e-6);
+        }
+    /* the chance that it ever leaves the rate out in 60 looks, by the exact law of the walk: a
+     * state is the number of events, and what left is dropped */
+    for (double p = .05; p < 1; p += .15) {
+        double at[62] = {1}, left = 0;
+        for (uint64_t n = 1; n <= 60; n++) {
+            for (uint64_t s = n; s + 1 > 0; s--) {
+                at[s] = at[s] * (1 - p) + (s ? at[s - 1] * p : 0);
+                struct twin_interval i = twin_stats_e_interval(s, n - s, .05);
+                if (p < i.low || p > i.high) {
+                    left += at[s];
+                    at[s] = 0;
+                }
+                if (s == 0)
+                    break;
+            }
+        }
+        assert_true(left <= .1);
+    }
+    assert_true(isnan(twin_stats_e_interval(1, 1, 0).low));
+}
+
 static void clopper_pearson_covers(void **state)
 {
     (void)state;
@@ -182,6 +255,9 @@ int main(void)
         cmocka_unit_test(hazard_and_clean_runs),
         cmocka_unit_test(e_process),
         cmocka_unit_test(e_process_is_a_martingale),
+        cmocka_unit_test(one_sided_e_process),
+        cmocka_unit_test(one_sided_e_process_is_a_supermartingale),
+        cmocka_unit_test(interval_at_every_look),
         cmocka_unit_test(clopper_pearson_covers),
         cmocka_unit_test(intervals_are_monotone),
     };

@@ -36,7 +36,9 @@ archive("gnu", entry("run/" + "n" * 120), entry("run/next"), format=tarfile.GNU_
 archive("ustar", entry("run/" + "d" * 90 + "/" + "n" * 90), format=tarfile.USTAR_FORMAT)
 archive("good")
 good = open("good", "rb").read()
-open("cut", "wb").write(good[: len(good) // 2])
+# two entries of a header and a block each, and a piece of the third
+archive("cut", entry("run/a"), entry("run/b"), entry("run/c"), run=False)
+open("cut", "r+b").truncate(2 * 1024 + 100)
 open("sum", "wb").write(good[:5] + b"!" + good[6:])
 end = good.rstrip(b"\0")
 end += bytes(-len(end) % 512)

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worked examples (examples/): each page's commands print what it says, in a copy of its folder."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, clean_environment
+from pages import follow
+
+EXAMPLES = sorted(page.parent for page in (ROOT / "examples").glob("*/README.md"))
+
+
+def uses_twinrun(folder):
+    return any(
+        re.search(r"^(import|from) twinrun", source.read_text(), re.M)
+        for source in folder.glob("*.py")
+    )
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda folder: folder.name)
+def test_example(example, work, build, home, python):
+    if example.name == "edge" and "avx2" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this processor has no other instruction set that PyTorch would use")
+    folder = work / example.name
+    shutil.copytree(example, folder)
+    env = clean_environment({"TWINRUN_HOME": str(home)})
+    env["PATH"] = f"{build / 'cmd'}:{Path(python).parent}:{env['PATH']}"
+    if uses_twinrun(example):  # as where twinrun is installed
+        env["PYTHONPATH"] = str(ROOT / "python")
+        env["TWINRUN_NUMERICS"] = str(build / "src/numerics/libtwinnumerics.so")
+    assert follow((example / "README.md").read_text(), folder, env) >= 2
+
+
+def test_every_example_is_in_the_index():
+    index = (ROOT / "examples" / "README.md").read_text()
+    assert re.findall(r"\]\((\w+)/README.md\)", index) == [e.name for e in EXAMPLES]
