@@ -11,6 +11,7 @@
 #include <twin/fingerprint.h>
 
 #include "base.h"
+#include "../../src/trace/writer.h"
 
 #define PROCESSES 64
 
@@ -158,43 +159,84 @@ static uint32_t intern(struct twin_writer *w, const char *text)
     return text && text[0] ? twin_writer_string(w, text, strlen(text)) : 0;
 }
 
-uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n,
-                          const uint64_t *links, uint32_t count)
+/* One record whose names are known already. */
+static uint64_t put_known(struct twin_writer *w, struct synth_record r, uint32_t series,
+                          uint32_t layout, const struct twin_tensor *t, const uint64_t *links,
+                          uint32_t count)
 {
     struct twin_digest digest;
     struct twin_stats stats;
     struct twin_sketch sketch = {.k = TWIN_SKETCH_DEFAULT};
-    int64_t shape[1] = {(int64_t)n};
-    uint32_t ndim = n == 1 ? 0 : 1;
-    bool state = r.kind == TWIN_KIND_STATE || r.kind == TWIN_KIND_INDICES;
-    struct twin_tensor t = {
-        .data = x, .dtype = state ? TWIN_U32 : TWIN_F32, .ndim = ndim, .shape = shape};
-    bool sketched = !state && !r.no_sketch;
-    must(twin_fingerprint(&t, &digest, &stats, sketched ? &sketch : NULL, NULL) == 0,
-         "fingerprint");
-    struct twin_series series = {.phase = (uint8_t)r.phase,
-                                 .kind = (uint8_t)r.kind,
-                                 .name = intern(w, r.name),
-                                 .scope = intern(w, r.scope),
-                                 .role = intern(w, r.role),
-                                 .op = intern(w, r.op),
-                                 .site = intern(w, r.site)};
-    struct twin_observation o = {.series = twin_writer_series(w, &series),
-                                 .layout = twin_writer_layout(w, t.dtype, ndim, shape),
-                                 .flags = r.flags | TWIN_REC_STATS |
-                                          (sketched ? TWIN_REC_SKETCH : 0) |
-                                          (count ? TWIN_REC_LINKS : 0),
-                                 .digest = digest,
-                                 .stats = &stats,
-                                 .sketch = sketched ? &sketch : NULL,
-                                 .links = links,
-                                 .link_count = count};
+    const bool sketched = t->dtype == TWIN_F32 && !r.no_sketch;
+    must(twin_fingerprint(t, &digest, &stats, sketched ? &sketch : NULL, NULL) == 0, "fingerprint");
+    const struct twin_observation o = {.series = series,
+                                       .layout = layout,
+                                       .flags = r.flags | TWIN_REC_STATS |
+                                                (sketched ? TWIN_REC_SKETCH : 0) |
+                                                (count ? TWIN_REC_LINKS : 0),
+                                       .digest = digest,
+                                       .stats = &stats,
+                                       .sketch = sketched ? &sketch : NULL,
+                                       .links = links,
+                                       .link_count = count};
     return twin_writer_record(w, &o);
+}
+
+static uint32_t series_of(struct twin_writer *w, struct synth_record r)
+{
+    const struct twin_series series = {.phase = (uint8_t)r.phase,
+                                       .kind = (uint8_t)r.kind,
+                                       .name = intern(w, r.name),
+                                       .scope = intern(w, r.scope),
+                                       .role = intern(w, r.role),
+                                       .op = intern(w, r.op),
+                                       .site = intern(w, r.site)};
+    return twin_writer_series(w, &series);
+}
+
+static struct twin_tensor tensor_of(struct synth_record r, const float *x, const int64_t *n)
+{
+    const bool state = r.kind == TWIN_KIND_STATE || r.kind == TWIN_KIND_INDICES;
+    return (struct twin_tensor){
+        .data = x, .dtype = state ? TWIN_U32 : TWIN_F32, .ndim = *n == 1 ? 0 : 1, .shape = n};
+}
+
+uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n,
+                          const uint64_t *links, uint32_t count)
+{
+    const int64_t shape = (int64_t)n;
+    const struct twin_tensor t = tensor_of(r, x, &shape);
+    return put_known(w, r, series_of(w, r), twin_writer_layout(w, t.dtype, t.ndim, t.shape), &t,
+                     links, count);
 }
 
 uint64_t synth_put(struct twin_writer *w, struct synth_record r, const float *x, size_t n)
 {
     return synth_put_linked(w, r, x, n, NULL, 0);
+}
+
+/* Before it writes a block, the drain thread takes the notes that wait, under intern_lock. So it
+ * stands still as long as that is held and there seem to be notes. A record takes no lock once its
+ * series is known, which is what the first one is for. */
+void synth_flood(struct twin_writer *w, struct synth_record r, uint32_t n,
+                 float (*value)(uint32_t i, const void *user), const void *user)
+{
+    float x = value ? value(0, user) : 0;
+    const int64_t one = 1;
+    const struct twin_tensor t = tensor_of(r, &x, &one);
+    const uint32_t series = series_of(w, r);
+    const uint32_t layout = twin_writer_layout(w, t.dtype, t.ndim, t.shape);
+    put_known(w, r, series, layout, &t, NULL, 0);
+    if (!w->lossless) {
+        pthread_mutex_lock(&w->intern_lock);
+        atomic_store(&w->notes_waiting, true);
+    }
+    for (uint32_t i = 1; i < n; i++) {
+        x = value ? value(i, user) : 0;
+        put_known(w, r, series, layout, &t, NULL, 0);
+    }
+    if (!w->lossless)
+        pthread_mutex_unlock(&w->intern_lock);
 }
 
 /* ---- the model */

@@ -18,7 +18,7 @@ struct synth; /* a run folder under construction */
 struct synth *synth_new(const char *label);
 /* A writer for one process; the trace belongs to the run. role NULL = main. */
 struct twin_writer *synth_process(struct synth *s, int32_t rank, int32_t world, const char *role);
-/* the only process; drops what does not fit into a small ring */
+/* the only process; drops what does not fit into a small ring (synth_flood) */
 struct twin_writer *synth_dropping(struct synth *s);
 /* which: "stdout" or "stderr" */
 void synth_print(struct synth *s, const char *which, const char *text);
@@ -38,6 +38,12 @@ struct synth_record {
 uint64_t synth_put(struct twin_writer *w, struct synth_record r, const float *x, size_t n);
 uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n,
                           const uint64_t *links, uint32_t count);
+
+/* `n` records of one number each, of which number i is value(i, user), 0 if NULL. The writer is held
+ * after the first one until the last is there: a small ring overflows each time, whatever the machine does,
+ * and one that waits for room is not held. */
+void synth_flood(struct twin_writer *w, struct synth_record r, uint32_t n,
+                 float (*value)(uint32_t i, const void *user), const void *user);
 
 /* Places in a step where a disturbance can be put. */
 enum synth_place {

@@ -207,22 +207,20 @@ static void a_run_that_did_not_end(void **state)
 static void records_that_were_lost(void **state)
 {
     (void)state;
-    enum { FLOOD = 20000 };
+    enum { FLOOD = 4000 };
     struct synth *s[3];
     for (int i = 0; i < 3; i++) {
         s[i] = synth_new("flood");
         struct twin_writer *w = i == 2 ? synth_dropping(s[i]) : synth_process(s[i], 0, 1, NULL);
         for (int step = 0; step < 3; step++) {
             const float batch = (float)step;
-            synth_put(w,
-                      (struct synth_record){
-                          .phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"},
-                      &batch, 1);
-            for (int k = 0; step == 1 && k < FLOOD; k++)
-                synth_put(w,
-                          (struct synth_record){
-                              .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"},
-                          &batch, 1);
+            const struct synth_record x = {
+                .phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_BATCH, .name = "x"};
+            const struct synth_record loss = {
+                .phase = TWIN_PHASE_FORWARD, .kind = TWIN_KIND_LOSS, .name = "loss"};
+            synth_put(w, x, &batch, 1);
+            if (step == 1)
+                synth_flood(w, loss, FLOOD, NULL, NULL);
             twin_writer_flush(w);
             twin_writer_step_end(w);
         }
