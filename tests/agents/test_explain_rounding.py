@@ -121,7 +121,8 @@ def lies(verdict, folders):
     yield "another word for programs", {state for state, _ in answers(far)}
     far["rounding"]["finding"] = {"times": 10**400}
     yield "a number without end", {state for state, _ in answers(far)}
-    values = next(folders[0].glob("values/rounding.*/values.bin"))
+    # of two ranks each has a folder: the first one that the verdict rests on
+    values = folders[0] / "values" / verdict["rounding"]["recorded"][0][0] / "values.bin"
     before = values.read_bytes()
     lines = (values.parent / "operations.jsonl").read_text().splitlines()
     equal = [r for r in whole["operations"] if r["verdict"] == "equal"]
