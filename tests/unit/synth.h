@@ -39,9 +39,9 @@ uint64_t synth_put(struct twin_writer *w, struct synth_record r, const float *x,
 uint64_t synth_put_linked(struct twin_writer *w, struct synth_record r, const float *x, size_t n,
                           const uint64_t *links, uint32_t count);
 
-/* `n` records of one number each, of which number i is value(i, user), 0 if NULL. The writer is held
- * after the first one until the last is there: a small ring overflows each time, whatever the machine does,
- * and one that waits for room is not held. */
+/* `n` records of one number each, number i of which is value(i, user), or 0 where value is NULL.
+ * The writer is held from the first one until the last is there: a small ring overflows each time,
+ * whatever the machine does. One that waits for room is not held. */
 void synth_flood(struct twin_writer *w, struct synth_record r, uint32_t n,
                  float (*value)(uint32_t i, const void *user), const void *user);
 

@@ -340,10 +340,10 @@ static struct synth *flooded_run(const struct flood *f)
 {
     struct synth *s = synth_new("flood");
     struct twin_writer *w = f->drops ? synth_dropping(s) : synth_process(s, 0, 1, NULL);
-    const struct synth_record h = {
-        .phase = f->kind == TWIN_KIND_STATE ? TWIN_PHASE_RNG : TWIN_PHASE_FORWARD,
-        .kind = f->kind,
-        .name = "h"};
+    const struct synth_record h = {.phase = f->kind == TWIN_KIND_STATE ? TWIN_PHASE_RNG
+                                                                       : TWIN_PHASE_FORWARD,
+                                   .kind = f->kind,
+                                   .name = "h"};
     for (uint32_t step = 0; step < f->steps; step++) {
         put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", (float)step);
         twin_writer_flush(w);

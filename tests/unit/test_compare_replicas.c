@@ -372,9 +372,9 @@ static void lost_records_of_a_step(void **state)
     }
     make_rank(&j, s, 1);
     char *all = sentences(s);
-    assert_string_equal(all, UNKNOWN("0, 1", " from step 3 on",
-                                     "rank 0 lost records of that step") "\n" EQUAL("0, 1", "2",
-                                                                                    "3"));
+    assert_string_equal(all,
+                        UNKNOWN("0, 1", " from step 3 on",
+                                "rank 0 lost records of that step") "\n" EQUAL("0, 1", "2", "3"));
     tw_free(all);
     synth_free(s);
 }
