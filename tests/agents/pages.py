@@ -42,7 +42,7 @@ def check_shown(command, lines, printed):
         ), f"$ {command}\nexpected a line like\n  {wanted}\nfound\n{printed}"
 
 
-def follow(text, folder, env, timeout=300):
+def follow(text, folder, env, timeout=600):
     """Runs a page's commands in `folder`, in their order. Returns how many there were."""
     ran = 0
     for before, block in blocks(text):

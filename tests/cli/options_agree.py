@@ -181,6 +181,11 @@ def main():
             os.path.join(pages, "twinrun-%s.1" % command)
         ):
             complain("%s: the build makes no man page for it (docs/man/meson.build)" % command)
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs/commands.md")
+    with open(page, encoding="utf-8") as f:
+        listed = set(re.findall(r"`(?:twinrun )?([a-z]+)[ `]", f.read()))
+    for command in sorted(set(commands) - listed - {"help"}):
+        complain("%s: not in docs/commands.md" % command)
     if not bad:
         print("help, man pages, completion and parser agree")
     return 1 if bad else 0
