@@ -21,10 +21,14 @@
 
 struct twin_writer;
 
-/* A contiguous tensor in a device's memory and what is wanted of it. */
+/* A tensor in a device's memory and what is wanted of it. */
 struct tw_device_tensor {
-    const void *data;
+    const void *data;              /* first logical element */
     uint64_t count, global_offset; /* elements */
+    /* Of a strided tensor, as in struct twin_tensor: `count` is the product of its shape. NULL:
+     * contiguous. They are read during the call alone. */
+    const int64_t *shape, *strides;
+    uint32_t ndim;
     enum twin_dtype dtype;
     bool want_stats, want_sketch; /* the sketch has TWIN_SKETCH_DEFAULT buckets */
 };

@@ -19,9 +19,14 @@ enum {
     CONTEXTS = 16, /* one per GPU that the process uses */
     PLACES = 16,   /* threads at work at the same time */
     RESULTS = 256, /* tensors before the stream is waited for */
-    /* rows of 16 million elements, chunks of a billion; longer tensors come in runs */
-    SCRATCH_BYTES = 4 << 20,
 };
+
+/* Rows of 16 million elements, chunks of a billion; longer tensors come in runs. Tests have less.
+ */
+#ifndef TW_DEVICE_SCRATCH
+#define TW_DEVICE_SCRATCH (4 << 20)
+#endif
+enum { SCRATCH_BYTES = TW_DEVICE_SCRATCH };
 
 /* Are the kernels in a context? */
 enum loaded { NOT_ASKED, LOADED, CANNOT_BE_LOADED };
@@ -209,7 +214,7 @@ static void launch_filled(struct work *w, struct filling *f)
     launch_kernel(w, f->kernel, f->blocks, TW_LOOK_THREADS, f->add ? with_scratch : plain);
     if (f->add)
         launch_kernel(w, f->add, f->looks.n, f->add_threads, with_scratch);
-    f->looks.n = 0;
+    f->looks.n = f->looks.axes = 0;
     f->blocks = f->places = 0;
 }
 
@@ -219,43 +224,70 @@ static uint64_t blocks_for(uint64_t n, uint64_t by)
     return (n + by - 1) / by;
 }
 
+/* A tensor for the kernels, and its dimensions. */
+struct described {
+    struct tw_look look;
+    uint32_t axes;
+    struct tw_axis axis[TWIN_MAX_NDIM];
+};
+
+/* Is there room for one more in the launch? */
+static bool fits(const struct filling *f, const struct described *d)
+{
+    return f->looks.n < TW_LOOK_MOST && f->looks.axes + d->axes <= TW_LOOK_AXES;
+}
+
+/* Puts a run into the launch, whose dimensions are those of the tensor that it is a run of. */
+static void put_run(struct filling *f, const struct described *d, struct tw_look run)
+{
+    run.block = (uint32_t)f->blocks;
+    run.place = (uint32_t)f->places;
+    run.axis = (uint8_t)f->looks.axes;
+    run.axes = (uint8_t)d->axes;
+    memcpy(f->looks.axis + f->looks.axes, d->axis, d->axes * sizeof *d->axis);
+    f->looks.axes += d->axes;
+    f->looks.look[f->looks.n++] = run;
+}
+
 /* Adds a tensor to the launch of digests. A tensor that does not begin on 16 bytes has one unit
  * more. */
-static void add_digest(struct work *w, struct filling *f, struct tw_look look)
+static void add_digest(struct work *w, struct filling *f, const struct described *d)
 {
-    const uint64_t from = look.first * look.width;
-    const uint64_t units = blocks_for(from % 16 + look.count * look.width, 16);
-    if (f->looks.n == TW_LOOK_MOST)
+    const struct tw_look *look = &d->look;
+    const uint64_t from = look->first * look->width;
+    const uint64_t units = blocks_for(from % 16 + look->count * look->width, 16);
+    if (!fits(f, d))
         launch_filled(w, f);
-    look.block = (uint32_t)f->blocks;
-    f->looks.look[f->looks.n++] = look;
+    put_run(f, d, *look);
     f->blocks += blocks_for(units, TW_LOOK_UNITS);
 }
 
 /* Rows or chunks, in runs that fit the scratch memory. A run ends where a place ends: sums go on
  * where they were. */
-static void add_places(struct work *w, struct filling *f, struct tw_look look)
+static void add_places(struct work *w, struct filling *f, const struct described *d)
 {
-    while (look.count && !w->failed) {
-        const uint64_t first = look.first / f->length, room = f->room - f->places;
-        uint64_t wanted = (look.first + look.count - 1) / f->length - first + 1;
-        if (f->looks.n == TW_LOOK_MOST || (room < wanted && f->places)) {
+    struct tw_look rest = d->look;
+    while (rest.count && !w->failed) {
+        const uint64_t first = rest.first / f->length, room = f->room - f->places;
+        uint64_t wanted = (rest.first + rest.count - 1) / f->length - first + 1;
+        if (!fits(f, d) || (room < wanted && f->places)) {
             launch_filled(w, f);
             continue;
         }
-        struct tw_look run = look;
+        struct tw_look run = rest;
         if (wanted > room) {
             wanted = room;
-            run.count = (first + wanted) * f->length - look.first;
+            run.count = (first + wanted) * f->length - rest.first;
         }
-        run.block = (uint32_t)f->blocks;
-        run.place = (uint32_t)f->places;
-        f->looks.look[f->looks.n++] = run;
+        put_run(f, d, run);
         f->blocks += blocks_for(wanted, TW_LOOK_AT_ONCE);
         f->places += wanted;
-        look.data = (const char *)look.data + run.count * look.width;
-        look.first += run.count;
-        look.count -= run.count;
+        if (!d->axes) { /* of a strided tensor the kernels need its beginning */
+            rest.data = (const char *)rest.data + run.count * rest.width;
+            rest.origin += run.count;
+        }
+        rest.first += run.count;
+        rest.count -= run.count;
     }
 }
 
@@ -325,16 +357,27 @@ static enum twin_dtype part_of(enum twin_dtype dtype)
 }
 
 /* A tensor for the kernels: complex elements become two. */
-static struct tw_look look_of(const struct tw_device_tensor *t, size_t result)
+static struct described describe(const struct tw_device_tensor *t, size_t result)
 {
     const bool complex = t->dtype == TWIN_C64 || t->dtype == TWIN_C128;
     const enum twin_dtype part = part_of(t->dtype);
-    return (struct tw_look){.data = t->data,
-                            .first = t->global_offset << complex,
-                            .count = t->count << complex,
-                            .result = (uint16_t)result,
-                            .dtype = (uint8_t)part,
-                            .width = (uint8_t)twin_dtype_size(part)};
+    struct described d = {.look = {.data = t->data,
+                                   .first = t->global_offset << complex,
+                                   .count = t->count << complex,
+                                   .origin = t->global_offset << complex,
+                                   .result = (uint16_t)result,
+                                   .dtype = (uint8_t)part,
+                                   .width = (uint8_t)twin_dtype_size(part)}};
+    const struct twin_tensor view = {.ndim = t->ndim, .shape = t->shape, .strides = t->strides};
+    if (!t->strides || t->count <= 1 || tw_contiguous(&view))
+        return d;
+    d.axes = tw_merge_axes(&view, d.axis);
+    if (complex) { /* the two parts lie side by side */
+        for (uint32_t i = 0; i < d.axes; i++)
+            d.axis[i].stride *= 2;
+        d.axis[d.axes++] = (struct tw_axis){2, 1};
+    }
+    return d;
 }
 
 /* Fingerprints n <= RESULTS tensors: puts the kernels on the stream, waits, and reads the results.
@@ -356,17 +399,23 @@ static void look_at_some(struct work *w, const struct tw_device_tensor *tensors,
                              .room = SCRATCH_BYTES / sizeof(struct tw_chunk_sums)};
     const size_t bytes = n * sizeof(struct tw_seen);
     w->failed |= w->driver->clear(w->place->seen, 0, bytes, w->stream) != 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        const struct described d = describe(&tensors[i], i);
         if (tensors[i].count)
-            add_digest(w, &digests, look_of(&tensors[i], i));
+            add_digest(w, &digests, &d);
+    }
     launch_filled(w, &digests);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        const struct described d = describe(&tensors[i], i);
         if (tensors[i].want_sketch)
-            add_places(w, &rows, look_of(&tensors[i], i));
+            add_places(w, &rows, &d);
+    }
     launch_filled(w, &rows); /* before the others: they share the scratch memory */
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        const struct described d = describe(&tensors[i], i);
         if (tensors[i].want_stats && tensors[i].dtype != TWIN_BYTES)
-            add_places(w, &chunks, look_of(&tensors[i], i));
+            add_places(w, &chunks, &d);
+    }
     launch_filled(w, &chunks);
     w->failed |= w->driver->to_host(w->place->host, w->place->seen, bytes, w->stream) != 0;
     /* Whatever failed: nothing of ours may still be at work when the place is given back. */

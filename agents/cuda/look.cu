@@ -11,7 +11,7 @@
  */
 #include <twin/fingerprint.h>
 #include "look.h"
-#include "src/fingerprint/mixer.h"
+#include "src/fingerprint/small.h"
 
 /* Which tensor this thread block works on. */
 __device__ static const struct tw_look *mine(const struct tw_looks &looks)
@@ -25,6 +25,23 @@ __device__ static const struct tw_look *mine(const struct tw_looks &looks)
             high = middle;
     }
     return &looks.look[low];
+}
+
+static_assert(sizeof(struct tw_looks) + 16 <= 4096, "what a kernel's arguments may take");
+
+/* Where element number `index` of the global tensor lies, of a strided tensor. */
+__device__ static const void *address(const struct tw_looks &looks, const struct tw_look *t,
+                                      uint64_t index)
+{
+    uint64_t at = index - t->origin;
+    int64_t steps = 0;
+    for (uint32_t i = t->axis + t->axes; i-- > t->axis;) {
+        const struct tw_axis a = looks.axis[i];
+        const uint64_t outer = at / a.count;
+        steps += (int64_t)(at - outer * a.count) * a.stride;
+        at = outer;
+    }
+    return (const char *)t->data + steps * t->width;
 }
 
 /* The sum over all threads of the block, known to thread 0: within each warp by shuffles, then over
@@ -67,6 +84,31 @@ __device__ static void load_unit(const unsigned char *p, int low, int high, uint
     }
 }
 
+__device__ static uint64_t bits_at(const void *p, int width)
+{
+    switch (width) {
+    case 1: return *(const uint8_t *)p;
+    case 2: return *(const uint16_t *)p;
+    case 4: return *(const uint32_t *)p;
+    default: return *(const uint64_t *)p;
+    }
+}
+
+/* The 16 bytes of this unit of the global tensor, gathered from a strided one. */
+__device__ static void gather_unit(const struct tw_looks &looks, const struct tw_look *t,
+                                   uint64_t unit, uint64_t *w0, uint64_t *w1)
+{
+    const uint32_t each = 16 / t->width;
+    *w0 = *w1 = 0;
+    for (uint32_t i = 0; i < each; i++) {
+        const uint64_t index = unit * each + i;
+        if (index < t->first || index >= t->first + t->count)
+            continue;
+        const uint32_t byte = i * t->width;
+        *(byte < 8 ? w0 : w1) |= bits_at(address(looks, t, index), t->width) << byte % 8 * 8;
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
     tw_digest(const __grid_constant__ struct tw_looks looks, struct tw_seen *seen)
 {
@@ -79,7 +121,13 @@ extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
     const uint64_t end = start + TW_LOOK_UNITS < units ? start + TW_LOOK_UNITS : units;
     uint64_t a = 0, b = 0;
     /* whole units: several loads under way */
-    if ((uintptr_t)base % 16 == 0 && cut == 0 && start + TW_LOOK_UNITS <= bytes / 16) {
+    if (t->axes) {
+        for (uint64_t u = start + threadIdx.x; u < end; u += TW_LOOK_THREADS) {
+            uint64_t w0, w1;
+            gather_unit(looks, t, unit + u, &w0, &w1);
+            tw_mix_block(w0, w1, tw_block_key(unit + u), &a, &b);
+        }
+    } else if ((uintptr_t)base % 16 == 0 && cut == 0 && start + TW_LOOK_UNITS <= bytes / 16) {
         const ulonglong2 *from = (const ulonglong2 *)base + start + threadIdx.x;
         enum { AHEAD = 8 };
         for (uint32_t i = 0; i < TW_LOOK_UNITS / TW_LOOK_THREADS; i += AHEAD) {
@@ -111,56 +159,46 @@ extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
 
 /* ---- elements as binary64 */
 
-/* Any small binary float: sign, `exponent` bits, `fraction` bits, IEEE infinities and NaNs. */
-__device__ static double small_float(uint32_t bits, int exponent, int fraction)
-{
-    const uint64_t sign = (uint64_t)(bits >> (exponent + fraction) & 1) << 63;
-    const uint64_t e = bits >> fraction & ((1u << exponent) - 1), f = bits & ((1u << fraction) - 1);
-    const int bias = (1 << (exponent - 1)) - 1;
-    if (e == (1u << exponent) - 1)
-        return __longlong_as_double((long long)(sign | 0x7FF0000000000000u | f << (52 - fraction)));
-    if (e == 0) { /* zero or subnormal: an integer number of smallest steps */
-        const double step = __longlong_as_double(
-            (long long)((uint64_t)(1024 - bias - fraction) << 52));
-        return __longlong_as_double(
-            (long long)(sign | (uint64_t)__double_as_longlong(__dmul_rn((double)f, step))));
-    }
-    return __longlong_as_double(
-        (long long)(sign | (e + 1023 - (uint64_t)bias) << 52 | f << (52 - fraction)));
-}
-
-__device__ static double from_e4m3fn(uint32_t b) /* no infinities; only S.1111.111 is a NaN */
-{
-    if ((b & 0x7F) == 0x7F)
-        return __longlong_as_double(0x7FF8000000000000);
-    if ((b & 0x78) == 0x78)
-        return (b & 0x80 ? -32.0 : 32.0) * (8 + (int)(b & 7));
-    return small_float(b, 4, 3);
-}
-
-enum { OTHER = -1 }; /* an element type that has no code of its own */
+/* Element types that have no code of their own, and strided tensors of all types. */
+enum { OTHER = -1, STRIDED = -2 };
 
 /* Element i as binary64; exact but for large 64-bit integers. With a DTYPE of its own the switch is
  * gone at compile time. */
 template <int DTYPE> __device__ static double element(int dtype, const void *p, uint64_t i)
 {
-    switch (DTYPE == OTHER ? dtype : DTYPE) {
+    switch (DTYPE < 0 ? dtype : DTYPE) {
     case TWIN_U8: return ((const uint8_t *)p)[i];
     case TWIN_I8: return ((const int8_t *)p)[i];
     case TWIN_BOOL: return ((const uint8_t *)p)[i] != 0;
     case TWIN_U16: return ((const uint16_t *)p)[i];
     case TWIN_I16: return ((const int16_t *)p)[i];
-    case TWIN_F16: return small_float(((const uint16_t *)p)[i], 5, 10);
-    case TWIN_BF16: return __uint_as_float((uint32_t)((const uint16_t *)p)[i] << 16);
+    case TWIN_F16: return tw_f16_value(((const uint16_t *)p)[i]);
+    case TWIN_BF16: return tw_bf16_value(((const uint16_t *)p)[i]);
     case TWIN_U32: return ((const uint32_t *)p)[i];
     case TWIN_I32: return ((const int32_t *)p)[i];
     case TWIN_F32: return ((const float *)p)[i];
-    case TWIN_U64: return __ull2double_rn(((const unsigned long long *)p)[i]);
-    case TWIN_I64: return __ll2double_rn(((const long long *)p)[i]);
-    case TWIN_F8_E4M3FN: return from_e4m3fn(((const uint8_t *)p)[i]);
-    case TWIN_F8_E5M2: return small_float(((const uint8_t *)p)[i], 5, 2);
+    case TWIN_U64: return (double)((const uint64_t *)p)[i];
+    case TWIN_I64: return (double)((const int64_t *)p)[i];
+    case TWIN_F8_E4M3FN: return tw_e4m3fn_value(((const uint8_t *)p)[i]);
+    case TWIN_F8_E5M2: return tw_e5m2_value(((const uint8_t *)p)[i]);
     default: return ((const double *)p)[i];
     }
+}
+
+/* Element number `index` of the global tensor, which is number i of those at p where the tensor is
+ * contiguous. */
+template <int DTYPE>
+__device__ static double element_of(const struct tw_looks &looks, const struct tw_look *t,
+                                    uint64_t index, const void *p, uint64_t i)
+{
+    if (DTYPE == STRIDED)
+        return element<STRIDED>(t->dtype, address(looks, t, index), 0);
+    return element<DTYPE>(t->dtype, p, i);
+}
+
+__device__ static int kind_of(const struct tw_look *t)
+{
+    return t->axes ? (int)STRIDED : t->dtype;
 }
 
 /* Calls function<type>(...) for the tensor's type: those that training computes in have code of
@@ -171,6 +209,7 @@ template <int DTYPE> __device__ static double element(int dtype, const void *p, 
     case TWIN_BF16: function<TWIN_BF16>(__VA_ARGS__); break; \
     case TWIN_F32: function<TWIN_F32>(__VA_ARGS__); break;   \
     case TWIN_F64: function<TWIN_F64>(__VA_ARGS__); break;   \
+    case STRIDED: function<STRIDED>(__VA_ARGS__); break;     \
     default: function<OTHER>(__VA_ARGS__);                   \
     }
 
@@ -178,7 +217,7 @@ static __device__ const uint64_t INFINITE = 0x7FF0000000000000u, SIGN = (uint64_
 
 __device__ static uint64_t bits_of(double x)
 {
-    return (uint64_t)__double_as_longlong(x);
+    return tw_f64_bits(x);
 }
 
 /* Which of the places, 16 threads each, that all thread blocks of a tensor share. */
@@ -200,24 +239,25 @@ __device__ static void count(uint32_t n, uint64_t *all)
 
 /* This thread's lane of one row, with its signs; counts the elements that are not finite. */
 template <int DTYPE>
-__device__ static void lane_of_row(const struct tw_look *t, uint64_t row, uint32_t lane,
-                                   struct tw_row_sums *out, uint32_t *skipped)
+__device__ static void lane_of_row(const struct tw_looks &looks, const struct tw_look *t,
+                                   uint64_t row, uint32_t lane, struct tw_row_sums *out,
+                                   uint32_t *skipped)
 {
     const uint64_t begin = row * TW_LOOK_ROW, end = t->first + t->count;
     const bool whole = begin >= t->first && begin + TW_LOOK_ROW <= end;
     /* of the row's first element, if there is one */
     const void *data = (const char *)t->data - (t->first - begin) * t->width;
     double sum = 0;
-#pragma unroll(DTYPE == OTHER ? 1 : 4)
+#pragma unroll(DTYPE < 0 ? 1 : 4)
     for (int quarter = 0; quarter < 4; quarter++) {
         uint64_t x = 0, y = 0;
         tw_mix_block(0, 0, (row * 4 + quarter) * TW_KEY_STEP + TW_SIGN_BASE, &x, &y);
-#pragma unroll(DTYPE == OTHER ? 1 : 8)
+#pragma unroll(DTYPE < 0 ? 1 : 8)
         for (uint32_t i = 0; i < 8; i++) {
             const uint64_t at = quarter * 128 + i * 16 + lane;
             if (!whole && (begin + at < t->first || begin + at >= end))
                 continue;
-            const double v = element<DTYPE>(t->dtype, data, at);
+            const double v = element_of<DTYPE>(looks, t, begin + at, data, at);
             const bool finite = (bits_of(v) & ~SIGN) < INFINITE;
             const bool minus = (i < 4 ? x : y) >> (i % 4 * 16 + lane) & 1;
             *skipped += !finite;
@@ -237,9 +277,8 @@ extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
     const uint64_t row = t->first / TW_LOOK_ROW + place;
     uint32_t skipped = 0;
     if (row <= (t->first + t->count - 1) / TW_LOOK_ROW)
-        BY_TYPE(t->dtype, lane_of_row, t, row, threadIdx.x % TW_LOOK_LANES,
+        BY_TYPE(kind_of(t), lane_of_row, looks, t, row, threadIdx.x % TW_LOOK_LANES,
                 scratch + t->place + place, &skipped);
-    __syncwarp();
     count(skipped, &seen[t->result].skipped);
 }
 
@@ -256,7 +295,6 @@ extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
     const double *from = (const double *)(scratch + t->place);
     double *bucket = &seen[t->result].bucket[threadIdx.x % TW_LOOK_LANES];
     double v = *bucket;
-    __syncthreads();
     /* the tile at `at` is fetched, that before it is added */
     for (uint64_t at = 0; at < count + TILE; at += TILE) {
         const uint32_t turn = at / TILE % 2;
@@ -267,8 +305,8 @@ extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
             for (uint64_t i = at * TW_LOOK_LANES + threadIdx.x - 32; i < end; i += FETCHERS)
                 to[i - at * TW_LOOK_LANES] = from[i];
         } else if (at && threadIdx.x < TW_LOOK_LANES) {
-            const uint32_t some = count - (at - TILE) < TILE ? (uint32_t)(count - (at - TILE))
-                                                             : TILE;
+            const uint64_t left = count - (at - TILE);
+            const uint32_t some = left < TILE ? (uint32_t)left : (uint32_t)TILE;
             const struct tw_row_sums *row = tile[1 - turn];
             if (some == TILE) {
 #pragma unroll 32
@@ -313,17 +351,18 @@ __device__ static bool count_element(double x, struct counts *c)
 
 /* This thread's lane of one chunk: every 16th element. */
 template <int DTYPE>
-__device__ static void lane_of_chunk(const struct tw_look *t, uint64_t chunk, uint32_t lane,
-                                     double *sum, double *sumsq, struct counts *c)
+__device__ static void lane_of_chunk(const struct tw_looks &looks, const struct tw_look *t,
+                                     uint64_t chunk, uint32_t lane, double *sum, double *sumsq,
+                                     struct counts *c)
 {
     const uint64_t begin = chunk * TW_LOOK_CHUNK, end = t->first + t->count;
     const bool whole = begin >= t->first && begin + TW_LOOK_CHUNK <= end;
     const void *data = (const char *)t->data - (t->first - begin) * t->width;
-#pragma unroll(DTYPE == OTHER ? 1 : 8)
+#pragma unroll(DTYPE < 0 ? 1 : 8)
     for (uint32_t at = lane; at < TW_LOOK_CHUNK; at += TW_LOOK_LANES) {
         if (!whole && (begin + at < t->first || begin + at >= end))
             continue;
-        const double x = element<DTYPE>(t->dtype, data, at);
+        const double x = element_of<DTYPE>(looks, t, begin + at, data, at);
         const double v = count_element(x, c) ? x : 0.0;
         *sum = __dadd_rn(*sum, v);
         *sumsq = __dadd_rn(*sumsq, __dmul_rn(v, v));
@@ -352,8 +391,7 @@ extern "C" __global__ void __launch_bounds__(TW_LOOK_THREADS)
     struct counts c = {};
     double sum = 0, sumsq = 0;
     if (there)
-        BY_TYPE(t->dtype, lane_of_chunk, t, chunk, lane, &sum, &sumsq, &c);
-    __syncwarp();
+        BY_TYPE(kind_of(t), lane_of_chunk, looks, t, chunk, lane, &sum, &sumsq, &c);
     for (int width = 8; width > 0; width /= 2) {
         sum = __dadd_rn(sum, __shfl_down_sync(0xFFFFFFFFu, sum, width, 16));
         sumsq = __dadd_rn(sumsq, __shfl_down_sync(0xFFFFFFFFu, sumsq, width, 16));

@@ -7,13 +7,22 @@
  * docs/format/fingerprint.md.
  */
 #include <stdint.h>
+#include "src/fingerprint/axes.h"
+
+/* Threads of a thread block, a multiple of 32 and at least 64. Tests on a double have fewer. */
+#ifndef TW_LOOK_BLOCK
+#define TW_LOOK_BLOCK 256
+#endif
 
 /* Sizes that both sides must agree on. Rows and chunks are those of the fingerprint's definition.
  */
 enum {
     /* tensors in one launch: their descriptions are the kernel's argument, at most 4 KiB */
-    TW_LOOK_MOST = 64,
-    TW_LOOK_THREADS = 256, /* of a thread block */
+    TW_LOOK_MOST = 60,
+    /* dimensions of all strided tensors of a launch; none alone has more, as each that is left
+     * after merging has two elements at least, and all together less than 2^63 bytes */
+    TW_LOOK_AXES = 63,
+    TW_LOOK_THREADS = TW_LOOK_BLOCK,
     /* of a row and of a chunk; also the buckets of a sketch. A thread is one lane. */
     TW_LOOK_LANES = 16,
     TW_LOOK_UNITS = 4096, /* 16-byte units that one thread block digests */
@@ -24,22 +33,26 @@ enum {
 };
 
 /*
- * A contiguous tensor on the device, or a run of one. Elements of a complex tensor are its parts.
+ * A tensor on the device, or a run of one. Elements of a complex tensor are its parts.
  */
 struct tw_look {
+    /* contiguous: the first element of the run; strided: that of the tensor */
     const void *data;
-    uint64_t first;       /* index of the first element in the global tensor */
-    uint64_t count;       /* elements */
+    uint64_t first;       /* index of the run's first element in the global tensor */
+    uint64_t count;       /* elements of the run */
+    uint64_t origin;      /* index, in the global tensor, of the element at `data` */
     uint32_t block;       /* number of the first thread block that works on it */
     uint32_t place;       /* of its first row or chunk in the scratch memory */
     uint16_t result;      /* which of the results it is added to */
     uint8_t dtype, width; /* enum twin_dtype, without the complex ones; bytes of an element */
+    uint8_t axis, axes;   /* its dimensions among those of the launch; 0 axes: contiguous */
 };
 
 /* The tensors of one launch, handed to the kernel as its argument. */
 struct tw_looks {
     struct tw_look look[TW_LOOK_MOST];
-    uint32_t n;
+    struct tw_axis axis[TW_LOOK_AXES]; /* outermost first */
+    uint32_t n, axes;
 };
 
 /* What a row adds to the sketch, in scratch memory: turned already, place j is for bucket j. */

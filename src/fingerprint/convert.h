@@ -8,21 +8,7 @@
 #include <string.h>
 #include "kernels.h"
 #include "mixer.h"
-
-/* The double with these bits, and the other way round. */
-static inline double tw_f64_from_bits(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint64_t tw_f64_bits(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
+#include "small.h"
 
 static inline double tw_load_f64(const void *p, size_t i)
 {
@@ -38,39 +24,18 @@ static inline double tw_load_f32(const void *p, size_t i)
     return x;
 }
 
-/* The upper half of an f32. */
 static inline double tw_load_bf16(const void *p, size_t i)
 {
     uint16_t h;
     memcpy(&h, (const char *)p + 2 * i, 2);
-    uint32_t bits = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &bits, 4);
-    return x;
-}
-
-/* Any small binary float: sign, `exponent` bits, `fraction` bits, IEEE infinities and NaNs. */
-static inline double tw_small_float(uint32_t bits, unsigned exponent, unsigned fraction)
-{
-    /* Built from bits, without arithmetic that a mode could change; the product of a subnormal is
-     * exact. */
-    uint64_t sign = (uint64_t)(bits >> (exponent + fraction) & 1) << 63;
-    uint64_t e = bits >> fraction & ((1u << exponent) - 1), f = bits & ((1u << fraction) - 1);
-    int bias = (1 << (exponent - 1)) - 1;
-    if (e == (1u << exponent) - 1)
-        return tw_f64_from_bits(sign | 0x7FF0000000000000u | f << (52 - fraction));
-    if (e == 0) { /* zero or subnormal: an integer number of smallest steps */
-        double step = tw_f64_from_bits((uint64_t)(1023 + 1 - bias - (int)fraction) << 52);
-        return tw_f64_from_bits(sign | tw_f64_bits((double)f * step));
-    }
-    return tw_f64_from_bits(sign | (e + 1023 - (uint64_t)bias) << 52 | f << (52 - fraction));
+    return tw_bf16_value(h);
 }
 
 static inline double tw_load_f16(const void *p, size_t i)
 {
     uint16_t h;
     memcpy(&h, (const char *)p + 2 * i, 2);
-    return tw_small_float(h, 5, 10);
+    return tw_f16_value(h);
 }
 
 /* An order-preserving integer, -0 below +0. */

@@ -8,6 +8,7 @@
  * groups, so the results do not depend on the way. Nothing is allocated, and the floating-point
  * mode of the caller is put back. */
 #include <string.h>
+#include "axes.h"
 #include "fpenv.h"
 #include "pass.h"
 
@@ -15,19 +16,12 @@
 #define GATHER_BYTES 4096
 #define DIRECT_BYTES 2048 /* a shorter run is cheaper to copy than to start on */
 
-/* One dimension that is left after merging. */
-struct axis {
-    uint64_t count;
-    int64_t stride;
-}; /* stride in elements */
-
 /* A strided tensor. */
 struct view {
     const unsigned char *data;
-    size_t size; /* bytes per element */
-    uint64_t elements;
+    size_t size;   /* bytes per element */
     uint32_t ndim; /* after merging; 0 = one element */
-    struct axis axis[TWIN_MAX_NDIM];
+    struct tw_axis axis[TWIN_MAX_NDIM];
 };
 
 /* Collects elements and hands them to the pass in spans that end on lane groups. */
@@ -80,38 +74,6 @@ static int check_tensor(const struct twin_tensor *t, const struct twin_sketch *s
                               sketch->k, TWIN_SKETCH_MAX);
     *elements = n;
     return 0;
-}
-
-/* Are the elements in row-major order without gaps? The stride of a dimension of size 1 does not
- * matter. */
-static bool contiguous(const struct twin_tensor *t)
-{
-    uint64_t expected = 1;
-    if (!t->strides)
-        return true;
-    for (uint32_t i = t->ndim; i-- > 0;) {
-        if (t->shape[i] != 1 && (uint64_t)t->strides[i] != expected)
-            return false;
-        expected *= (uint64_t)t->shape[i];
-    }
-    return true;
-}
-
-/* Leaves out dimensions of size 1 and joins those that run on in memory. */
-static void merge_axes(const struct twin_tensor *t, struct view *v)
-{
-    for (uint32_t i = 0; i < t->ndim; i++) {
-        struct axis a = {(uint64_t)t->shape[i], t->strides[i]};
-        struct axis *outer = v->ndim ? &v->axis[v->ndim - 1] : NULL;
-        if (a.count == 1)
-            continue;
-        if (outer && (uint64_t)outer->stride == a.count * (uint64_t)a.stride) {
-            outer->count *= a.count;
-            outer->stride = a.stride;
-        } else {
-            v->axis[v->ndim++] = a;
-        }
-    }
 }
 
 /* Hands the buffer over. It may be filled up to its end again. */
@@ -200,7 +162,7 @@ static void walk_view(const struct view *v, struct tw_pass *pass)
     struct feeder f;
     uint64_t at[TWIN_MAX_NDIM] = {0};
     const unsigned char *p = v->data;
-    struct axis inner = v->ndim ? v->axis[v->ndim - 1] : (struct axis){1, 1};
+    struct tw_axis inner = v->ndim ? v->axis[v->ndim - 1] : (struct tw_axis){1, 1};
     feeder_open(&f, pass, v->size);
     for (;;) {
         feed(&f, p, inner.count, inner.stride);
@@ -223,7 +185,7 @@ static __attribute__((noinline)) void walk_strided(const struct twin_tensor *t,
                                                    struct tw_pass *pass)
 {
     struct view v = {.data = t->data, .size = twin_dtype_size(t->dtype)};
-    merge_axes(t, &v);
+    v.ndim = tw_merge_axes(t, v.axis);
     walk_view(&v, pass);
 }
 
@@ -237,7 +199,7 @@ static __attribute__((noinline)) void pass_over(const struct twin_tensor *t, uin
     tw_pass_init(&s, t->dtype, stats != NULL, sketch, t->global_offset);
     if (elements == 0)
         ;
-    else if (contiguous(t))
+    else if (tw_contiguous(t))
         tw_pass_span(&s, t->data, (size_t)elements * (twin_dtype_size(t->dtype) / s.part_bytes));
     else
         walk_strided(t, &s);
@@ -257,7 +219,7 @@ int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest,
     if (rc)
         return rc;
     /* the common small case: no state, no floating point */
-    if (!stats && !sketch && contiguous(t)) {
+    if (!stats && !sketch && tw_contiguous(t)) {
         size_t size = twin_dtype_size(t->dtype);
         if (digest)
             *digest = n ? twin_digest_bytes(t->data, (size_t)n * size, t->global_offset * size)

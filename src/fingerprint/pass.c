@@ -222,15 +222,6 @@ static void moments(struct tw_pass *s, enum tw_kind kind, size_t size, const uns
         ragged(s, kind, p + (head + whole) * size, n - head - whole, index + head + whole);
 }
 
-static inline double from_e4m3fn(uint8_t b) /* no infinities; only S.1111.111 is a NaN */
-{
-    if ((b & 0x7F) == 0x7F)
-        return __builtin_nan("");
-    if ((b & 0x78) == 0x78) /* the exponent that IEEE reserves: 256 to 448 */
-        return (b & 0x80 ? -32.0 : 32.0) * (8 + (b & 7));
-    return tw_small_float(b, 4, 3);
-}
-
 /* Converts element by element; ends the case that it stands in. */
 #define EACH(type, expression)                  \
     for (size_t i = 0; i < n; i++) {            \
@@ -253,8 +244,8 @@ static void convert_elements(enum twin_dtype dtype, const unsigned char *p, size
     case TWIN_I32: EACH(int32_t, v);
     case TWIN_U64: EACH(uint64_t, (double)v);
     case TWIN_I64: EACH(int64_t, (double)v);
-    case TWIN_F8_E4M3FN: EACH(uint8_t, from_e4m3fn(v));
-    case TWIN_F8_E5M2: EACH(uint8_t, tw_small_float(v, 5, 2));
+    case TWIN_F8_E4M3FN: EACH(uint8_t, tw_e4m3fn_value(v));
+    case TWIN_F8_E5M2: EACH(uint8_t, tw_e5m2_value(v));
     default: break; /* the kernels read the others themselves */
     }
 }

@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A DOUBLE of libcuda.so.1 (libcuda.h says what it is for). Types and codes as in the driver's
+ * documented interface.
+ */
+#include "libcuda.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define DRIVER __attribute__((visibility("default")))
+#define PAGE ((size_t)4096)
+
+enum {
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    INVALID_CONTEXT = 201,
+    NOT_FOUND = 500,
+    NOT_READY = 600
+};
+enum { NAMES = 32, ALLOCATIONS = 256, MOST_PARAMETERS = 4 };
+
+typedef unsigned long long address;
+
+/* One lock for all: kernels run one at a time, and so do calls. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+    const char *name;
+    uint64_t calls;
+} called[NAMES];
+
+static struct {
+    const char *function;
+    uint64_t after;
+    int code;
+} refused;
+
+/* Memory of the device. Nobody may touch it but work of a stream. */
+static struct {
+    unsigned char *at;
+    size_t bytes;
+} allocations[ALLOCATIONS];
+
+/* Work that waits in a stream. All streams together: their work is done in the order of the calls,
+ * up to the last of the stream that is waited for. */
+struct work {
+    struct work *next;
+    void *stream;
+    void (*run)(struct work *);
+    const struct emulated_kernel *kernel;
+    void *parameter[MOST_PARAMETERS];
+    unsigned blocks, threads;
+    unsigned char *to;
+    const unsigned char *from;
+    size_t bytes;
+    int value;
+    unsigned char copied[4096];
+};
+
+static struct work *first_work, **last_work = &first_work;
+static int sticky; /* a failed kernel makes every later call fail */
+static _Thread_local void *current;
+static struct {
+    uint32_t blocks, at, window;
+} only;
+
+/* Counts a call. 0, or the code that a test wants it to fail with. Takes the lock. */
+static int enter_call(const char *name)
+{
+    pthread_mutex_lock(&lock);
+    int i = 0;
+    while (i < NAMES && called[i].name && strcmp(called[i].name, name) != 0)
+        i++;
+    assert(i < NAMES);
+    called[i].name = name;
+    called[i].calls++;
+    if (refused.function && strcmp(refused.function, name) == 0 && called[i].calls >= refused.after)
+        return refused.code;
+    return 0;
+}
+
+static int leave_call(int code)
+{
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static void protect(int how)
+{
+    for (int i = 0; i < ALLOCATIONS; i++)
+        if (allocations[i].at)
+            mprotect(allocations[i].at, allocations[i].bytes, how);
+}
+
+/* ---- work of streams */
+
+static void run_kernel(struct work *w)
+{
+    const uint32_t n = w->blocks;
+    if (!only.blocks || n < only.blocks) {
+        grid_run(w->kernel->call, w->parameter, n, 0, n, w->threads);
+        return;
+    }
+    grid_run(w->kernel->call, w->parameter, n, 0, only.window, w->threads);
+    grid_run(w->kernel->call, w->parameter, n, only.at, only.at + only.window, w->threads);
+    grid_run(w->kernel->call, w->parameter, n, n - only.window, n, w->threads);
+}
+
+static void run_copy(struct work *w)
+{
+    memcpy(w->to, w->from, w->bytes);
+}
+
+static void run_clear(struct work *w)
+{
+    memset(w->to, w->value, w->bytes);
+}
+
+static struct work *queue(void *stream, void (*run)(struct work *))
+{
+    struct work *w = calloc(1, sizeof *w);
+    assert(w);
+    w->stream = stream;
+    w->run = run;
+    *last_work = w;
+    last_work = &w->next;
+    return w;
+}
+
+/* Does what was put into this stream, and all that was put anywhere before. */
+static void finish(void *stream)
+{
+    struct work *last = NULL;
+    for (struct work *w = first_work; w; w = w->next)
+        if (w->stream == stream)
+            last = w;
+    if (!last)
+        return;
+    protect(PROT_READ | PROT_WRITE);
+    for (bool done = false; !done;) {
+        struct work *w = first_work;
+        done = w == last;
+        w->run(w);
+        first_work = w->next;
+        if (!first_work)
+            last_work = &first_work;
+        free(w);
+    }
+    protect(PROT_NONE);
+}
+
+/* ---- the driver's functions */
+
+DRIVER int cuInit(unsigned flags);
+DRIVER int cuInit(unsigned flags)
+{
+    (void)flags;
+    return leave_call(enter_call("cuInit"));
+}
+
+DRIVER int cuDeviceGetCount(int *count);
+DRIVER int cuDeviceGetCount(int *count)
+{
+    *count = 1;
+    return 0;
+}
+
+DRIVER int cuDeviceGet(int *device, int number);
+DRIVER int cuDeviceGet(int *device, int number)
+{
+    *device = 0;
+    return number == 0 ? 0 : INVALID_VALUE;
+}
+
+DRIVER int cuDevicePrimaryCtxRetain(void **context, int device);
+DRIVER int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    static int primary;
+    (void)device;
+    *context = &primary;
+    return 0;
+}
+
+DRIVER int cuCtxSetCurrent(void *context);
+DRIVER int cuCtxSetCurrent(void *context)
+{
+    current = context;
+    return 0;
+}
+
+DRIVER int cuCtxGetCurrent(void **context);
+DRIVER int cuCtxGetCurrent(void **context)
+{
+    const int code = enter_call("cuCtxGetCurrent");
+    *context = current;
+    return leave_call(code);
+}
+
+DRIVER int cuModuleLoadData(void **module, const void *image);
+DRIVER int cuModuleLoadData(void **module, const void *image)
+{
+    const int code = enter_call("cuModuleLoadData");
+    *module = (void *)(uintptr_t)image;
+    return leave_call(code);
+}
+
+DRIVER int cuModuleGetFunction(void **function, void *module, const char *name);
+DRIVER int cuModuleGetFunction(void **function, void *module, const char *name)
+{
+    const int code = enter_call("cuModuleGetFunction");
+    (void)module;
+    for (const struct emulated_kernel *k = emulated_kernels; k->name && !code; k++)
+        if (strcmp(k->name, name) == 0) {
+            *function = (void *)(uintptr_t)k;
+            return leave_call(0);
+        }
+    return leave_call(code ? code : NOT_FOUND);
+}
+
+/* The memory ends where a page does that is not there: what is read beyond its end is seen. */
+DRIVER int cuMemAlloc_v2(address *at, size_t bytes);
+DRIVER int cuMemAlloc_v2(address *at, size_t bytes)
+{
+    int code = enter_call("cuMemAlloc_v2");
+    const size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
+    int i = 0;
+    while (i < ALLOCATIONS && allocations[i].at)
+        i++;
+    assert(i < ALLOCATIONS && bytes > 0);
+    if (!code) {
+        unsigned char *p = mmap(NULL, whole + PAGE, PROT_NONE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        code = p == MAP_FAILED ? OUT_OF_MEMORY : 0;
+        if (!code) {
+            allocations[i].at = p;
+            allocations[i].bytes = whole;
+            *at = (address)(uintptr_t)p;
+        }
+    }
+    return leave_call(code);
+}
+
+DRIVER int cuMemFree_v2(address at);
+DRIVER int cuMemFree_v2(address at)
+{
+    const int code = enter_call("cuMemFree_v2");
+    for (int i = 0; i < ALLOCATIONS; i++)
+        if ((address)(uintptr_t)allocations[i].at == at) {
+            munmap(allocations[i].at, allocations[i].bytes + PAGE);
+            allocations[i].at = NULL;
+        }
+    return leave_call(code);
+}
+
+DRIVER int cuMemHostAlloc(void **at, size_t bytes, unsigned flags);
+DRIVER int cuMemHostAlloc(void **at, size_t bytes, unsigned flags)
+{
+    const int code = enter_call("cuMemHostAlloc");
+    (void)flags;
+    *at = code ? NULL : calloc(1, bytes);
+    return leave_call(code);
+}
+
+DRIVER int cuMemsetD8Async(address at, unsigned char value, size_t bytes, void *stream);
+DRIVER int cuMemsetD8Async(address at, unsigned char value, size_t bytes, void *stream)
+{
+    const int code = enter_call("cuMemsetD8Async");
+    if (!code && !sticky) {
+        struct work *w = queue(stream, run_clear);
+        w->to = (unsigned char *)(uintptr_t)at;
+        w->value = value;
+        w->bytes = bytes;
+    }
+    return leave_call(code ? code : sticky);
+}
+
+/* The parameters are copied now, as the driver does. */
+DRIVER int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                          void *stream, void **arguments, void **extra);
+DRIVER int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                          void *stream, void **arguments, void **extra)
+{
+    int code = enter_call("cuLaunchKernel");
+    const struct emulated_kernel *k = function;
+    assert(grid_x > 0 && grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 && !shared &&
+           !extra);
+    if (code)
+        sticky = code;
+    if (!sticky) {
+        struct work *w = queue(stream, run_kernel);
+        size_t used = 0;
+        w->kernel = k;
+        w->blocks = grid_x;
+        w->threads = block_x;
+        for (int i = 0; i < k->parameters; i++) {
+            used = (used + 15) / 16 * 16;
+            assert(used + k->bytes[i] <= sizeof w->copied);
+            w->parameter[i] = memcpy(w->copied + used, arguments[i], k->bytes[i]);
+            used += k->bytes[i];
+        }
+    }
+    return leave_call(sticky);
+}
+
+DRIVER int cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, void *stream);
+DRIVER int cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, void *stream)
+{
+    const int code = enter_call("cuMemcpyDtoHAsync_v2");
+    if (!code && !sticky) {
+        struct work *w = queue(stream, run_copy);
+        w->to = to;
+        w->from = (const unsigned char *)(uintptr_t)from;
+        w->bytes = bytes;
+    }
+    return leave_call(code ? code : sticky);
+}
+
+DRIVER int cuStreamSynchronize(void *stream);
+DRIVER int cuStreamSynchronize(void *stream)
+{
+    const int code = enter_call("cuStreamSynchronize");
+    finish(stream);
+    return leave_call(code ? code : sticky);
+}
+
+DRIVER int cuStreamIsCapturing(void *stream, int *status);
+DRIVER int cuStreamIsCapturing(void *stream, int *status)
+{
+    (void)stream;
+    *status = 0;
+    return leave_call(enter_call("cuStreamIsCapturing"));
+}
+
+DRIVER int cuThreadExchangeStreamCaptureMode(int *mode);
+DRIVER int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    static _Thread_local int now;
+    const int before = now;
+    now = *mode;
+    *mode = before;
+    return 0;
+}
+
+DRIVER int cuMemcpyHtoD_v2(address to, const void *from, size_t bytes);
+DRIVER int cuMemcpyHtoD_v2(address to, const void *from, size_t bytes)
+{
+    const int code = enter_call("cuMemcpyHtoD_v2");
+    protect(PROT_READ | PROT_WRITE);
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    protect(PROT_NONE);
+    return leave_call(code);
+}
+
+DRIVER int cuMemcpyDtoD_v2(address to, address from, size_t bytes);
+DRIVER int cuMemcpyDtoD_v2(address to, address from, size_t bytes)
+{
+    return cuMemcpyHtoD_v2(to, (const void *)(uintptr_t)from, bytes);
+}
+
+DRIVER int cuCtxSynchronize(void);
+DRIVER int cuCtxSynchronize(void)
+{
+    return 0;
+}
+
+/* ---- for tests */
+
+static void refuse(const char *function, int after, int code)
+{
+    pthread_mutex_lock(&lock);
+    refused.function = function;
+    refused.after = (uint64_t)after;
+    refused.code = code;
+    for (int i = 0; i < NAMES; i++)
+        called[i].calls = 0;
+    sticky = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static uint64_t calls(const char *function)
+{
+    uint64_t n = 0;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < NAMES && called[i].name; i++)
+        if (!function || strcmp(called[i].name, function) == 0)
+            n += called[i].calls;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+static void run_only(uint32_t blocks, uint32_t at, uint32_t window)
+{
+    only.blocks = blocks;
+    only.at = at;
+    only.window = window;
+}
+
+DRIVER const struct cuda_double twin_cuda_double = {
+    .seed = grid_seed,
+    .sites = grid_sites,
+    .remove = grid_remove,
+    .trouble = grid_trouble,
+    .refuse = refuse,
+    .calls = calls,
+    .only = run_only,
+};
