@@ -88,7 +88,7 @@ __global__ static void sum_kernel(struct tw_type t, const void *x, int64_t n,
 extern "C" int twin_cuda_acc_add(struct twin_acc *acc, enum twin_dtype dtype, const void *d_x,
                                  int64_t n, void *d_scratch, void *stream, struct twin_error *err)
 {
-    struct tw_type t;
+    struct tw_type t = {};
     struct tw_bins bins;
     uint64_t flags = 0;
     if (!tw_type_of(dtype, &t) || n < 0 || (n > 0 && (!d_x || !d_scratch)))

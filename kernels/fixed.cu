@@ -141,7 +141,7 @@ extern "C" int twin_cuda_fixed_exponents(enum twin_dtype dtype, const void *d_x,
                                          int64_t contributions, int64_t n, int64_t block,
                                          int32_t *d_exponents, void *stream, struct twin_error *err)
 {
-    struct tw_type t;
+    struct tw_type t = {};
     const int rc = check(dtype, &t, contributions, n, block, TWIN_FIXED_MAX_TOTAL, 1, err);
     if (rc || n == 0)
         return rc;
@@ -182,7 +182,7 @@ extern "C" int twin_cuda_fixed_specials(enum twin_dtype dtype, const void *d_x,
                                         const int32_t *d_exponents, const int32_t *d_index,
                                         int32_t *d_specials, void *stream, struct twin_error *err)
 {
-    struct tw_type t;
+    struct tw_type t = {};
     const int rc = check(dtype, &t, contributions, n, block, TWIN_FIXED_MAX_TOTAL, 1, err);
     if (rc || n == 0)
         return rc;
@@ -197,7 +197,7 @@ extern "C" int twin_cuda_fixed_quantise(enum twin_dtype dtype, const void *d_x,
                                         const int32_t *d_index, const int32_t *d_specials,
                                         int64_t *d_sum, void *stream, struct twin_error *err)
 {
-    struct tw_type t;
+    struct tw_type t = {};
     const int rc = check(dtype, &t, contributions, n, block, total, 1, err);
     if (rc || n == 0)
         return rc;
@@ -213,7 +213,7 @@ extern "C" int twin_cuda_fixed_round(enum twin_dtype dtype, const int64_t *d_sum
                                      const int32_t *d_specials, void *d_out, void *stream,
                                      struct twin_error *err)
 {
-    struct tw_type t;
+    struct tw_type t = {};
     const int rc = check(dtype, &t, 0, n, block, total, divisor, err);
     if (rc || n == 0)
         return rc;

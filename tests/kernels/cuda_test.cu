@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA kernels against the host's: exact sums and order-free sums, bit for bit. Exit 77
- * (skipped) without a GPU. */
+/*
+ * The CUDA kernels against the host's: exact sums and order-free sums, bit for bit. Exit 77
+ * (skipped) without a GPU. With the double of CUDA's runtime (emulated/runtime.h) also under drawn
+ * schedules, which must miss every barrier and atomic that is taken away.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,13 +11,15 @@
 #include <twin/cuda.h>
 
 static int failures;
+static bool quiet; /* failures are counted, not told */
 
-#define CHECK(condition, text)                                                        \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, text); \
-            failures++;                                                               \
-        }                                                                             \
+#define CHECK(condition, text)                                                            \
+    do {                                                                                  \
+        if (!(condition)) {                                                               \
+            if (!quiet)                                                                   \
+                fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, text); \
+            failures++;                                                                   \
+        }                                                                                 \
     } while (0)
 
 static uint64_t next(uint64_t *s)
@@ -105,6 +110,69 @@ static void check_sum(enum twin_dtype dtype, size_t size, int64_t n, int how, ui
     free(x);
 }
 
+static const enum twin_dtype dtypes[] = {TWIN_F64, TWIN_F32, TWIN_F16, TWIN_BF16};
+static const size_t sizes[] = {8, 4, 2, 2};
+
+/* All types, kinds of numbers, and lengths below `most`. */
+static void check_all(int64_t most, uint64_t *state)
+{
+    for (int d = 0; d < 4; d++)
+        for (int how = 0; how < 3; how++)
+            for (int64_t n = 1; n < most; n = n * 7 + 3) {
+                check_sum(dtypes[d], sizes[d], n, how, state);
+                check_reduction(dtypes[d], sizes[d], n, n % 3 ? TWIN_FIXED_BLOCK : 37,
+                                n % 2 ? 1 : 24, how, state);
+            }
+}
+
+#ifdef TW_EMULATED
+/* Is everything as on the host, under this schedule? */
+static bool right(uint64_t seed, uint64_t *state)
+{
+    const int before = failures;
+    const uint64_t trouble = grid_trouble();
+    quiet = true;
+    grid_seed(seed);
+    check_all(seed % 2 ? 200 : 40000, state);
+    quiet = false;
+    const bool all = failures == before && grid_trouble() == trouble;
+    failures = before;
+    return all;
+}
+
+/* A site that is removed must be missed, under some schedule. */
+static void check_removed(uint64_t *state)
+{
+    struct grid_site list[GRID_SITES];
+    const int n = grid_sites(list);
+    for (int i = 0; i < n; i++) {
+        bool missed = false;
+        grid_remove(i);
+        for (uint64_t seed = 1; seed <= 12 && !missed; seed++)
+            missed = !right(seed, state);
+        if (!missed)
+            fprintf(stderr, "%s:%d: %s\n", list[i].file, list[i].line, list[i].what);
+        CHECK(missed, "nobody misses what was removed");
+    }
+    grid_remove(-1);
+    printf("%d barriers and atomics removed, one at a time\n", n);
+    CHECK(n >= 11, "fewer than kernels/ has");
+}
+
+int main()
+{
+    uint64_t state = 1;
+    printf("A DOUBLE of CUDA's runtime: kernels run on the host\n");
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        grid_seed(seed);
+        check_all(40000, &state);
+    }
+    CHECK(grid_trouble() == 0, "threads waited for each other in vain");
+    check_removed(&state);
+    printf("%s\n", failures ? "FAILED" : "ok");
+    return failures ? 1 : 0;
+}
+#else
 /* An exact sum of n elements beside a copy of them. */
 static void bench(enum twin_dtype dtype, size_t size, const char *name, int64_t n)
 {
@@ -144,8 +212,6 @@ static void bench(enum twin_dtype dtype, size_t size, const char *name, int64_t 
 
 int main(int argc, char **argv)
 {
-    static const enum twin_dtype dtypes[] = {TWIN_F64, TWIN_F32, TWIN_F16, TWIN_BF16};
-    static const size_t sizes[] = {8, 4, 2, 2};
     int devices = 0;
     uint64_t state = 1;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
@@ -158,13 +224,8 @@ int main(int argc, char **argv)
             bench(dtypes[d], sizes[d], names[d], 100000000);
         return failures != 0;
     }
-    for (int d = 0; d < 4; d++)
-        for (int how = 0; how < 3; how++)
-            for (int64_t n = 1; n < 3000000; n = n * 7 + 3) {
-                check_sum(dtypes[d], sizes[d], n, how, &state);
-                check_reduction(dtypes[d], sizes[d], n, n % 3 ? TWIN_FIXED_BLOCK : 37,
-                                n % 2 ? 1 : 24, how, &state);
-            }
+    check_all(3000000, &state);
     printf("%s\n", failures ? "FAILED" : "ok");
     return failures ? 1 : 0;
 }
+#endif

@@ -166,9 +166,9 @@ void check_many(const struct tw_driver *d, size_t n, uint64_t seed, uint64_t lar
                                        .dtype = dtype,
                                        .want_stats = r >> 8 & 1,
                                        .want_sketch = r >> 9 & 1 && dtype != TWIN_BYTES};
-        t->global_offset = r >> 10 & 1   ? 0
-                           : r >> 11 & 1 ? next(&state) % 5000
-                                         : next(&state) % 100000 * 16;
+        t->global_offset = 0;
+        if (r >> 10 & 1) /* anywhere, or on a block of 16 bytes beyond 2^32 */
+            t->global_offset = r >> 11 & 1 ? next(&state) % 5000 : next(&state) % (1ull << 38) * 16;
         used = (used + 511) / 512 * 512 + (r >> 12 & 1 ? size * (r >> 13 & 31) : 0);
         at[i] = used;
         size_t bytes = t->count * size;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 #include "grid.h"
+#include "runtime.h"
 
 #define __device__
 #define __host__
@@ -18,7 +19,11 @@
 /* One copy for all blocks: grid.c changes its contents from block to block. */
 #define __shared__ static __attribute__((section("shared_variables"), used))
 
-#define GRID_SITE(what) grid_site(__COUNTER__, what, __FILE__, __LINE__)
+#define GRID_SITE(what)                                              \
+    [] {                                                             \
+        static const int site = grid_site(what, __FILE__, __LINE__); \
+        return site;                                                 \
+    }()
 #define __syncthreads() grid_barrier(GRID_SITE("__syncthreads"))
 #define __syncwarp() grid_warp_barrier(GRID_SITE("__syncwarp"))
 #define atomicAdd(p, v) grid_atomic(GRID_SITE("atomicAdd"), p, v, grid_add)
@@ -40,13 +45,13 @@ template <class T> static inline T grid_or(T a, T b)
     return a | b;
 }
 
-/* The value as it was. A removed one lets others go on in its middle. */
+/* The value as it was. A removed one lets all others go on in its middle. */
 template <class T, class V> static inline T grid_atomic(int site, T *p, V v, T (*change)(T, T))
 {
     grid_pause();
     const T before = *p;
     if (grid_removed(site))
-        grid_pause();
+        grid_hold();
     *p = change(before, (T)v);
     return before;
 }

@@ -77,7 +77,7 @@ static unsigned char *shared_memory;
 static size_t shared_bytes;
 
 static struct grid_site sites[GRID_SITES];
-static int keys[GRID_SITES], site_count, removed = -1;
+static int site_count, removed = -1;
 
 static uint64_t draw(void)
 {
@@ -110,13 +110,12 @@ void grid_shared(void *start, size_t bytes)
 
 /* ---- sites */
 
-int grid_site(int key, const char *what, const char *file, int line)
+int grid_site(const char *what, const char *file, int line)
 {
     for (int i = 0; i < site_count; i++)
-        if (keys[i] == key)
+        if (sites[i].line == line && !strcmp(sites[i].file, file) && !strcmp(sites[i].what, what))
             return i;
     assert(site_count < GRID_SITES);
-    keys[site_count] = key;
     sites[site_count] = (struct grid_site){what, file, line};
     return site_count++;
 }
@@ -188,11 +187,18 @@ static void change_shared(struct slot *from, struct slot *to)
     memcpy(shared_memory, to->shared, shared_bytes);
 }
 
-static uint32_t chosen_thread(const struct slot *s)
+/* The threads that can go on, without those that are kept back. */
+static struct set free_threads(const struct slot *s)
 {
     struct set may = s->ready;
     for (int i = 0; i < WORDS; i++)
         may.word[i] &= ~s->held.word[i];
+    return may;
+}
+
+static uint32_t chosen_thread(const struct slot *s)
+{
+    struct set may = free_threads(s);
     if (set_empty(&may))
         may = s->ready;
     switch (launch.habit) {
@@ -202,15 +208,22 @@ static uint32_t chosen_thread(const struct slot *s)
     }
 }
 
-/* The block that goes on: this one, or with `elsewhere` or where nobody of it can, any other. */
+static bool can_go_on(const struct slot *s, bool held)
+{
+    const struct set may = held ? s->ready : free_threads(s);
+    return s->busy && !set_empty(&may);
+}
+
+/* The block that goes on: this one, or with `elsewhere` or where nobody of it can, any other.
+ * Threads that are kept back have their turn when no block has another. */
 static struct slot *chosen_slot(struct slot *here, bool elsewhere)
 {
-    if (!elsewhere && here->busy && !set_empty(&here->ready))
+    if (!elsewhere && can_go_on(here, false))
         return here;
     const uint32_t first = (uint32_t)(draw() % SLOTS);
-    for (uint32_t i = 0; i < SLOTS; i++) {
+    for (uint32_t i = 0; i < 2 * SLOTS; i++) {
         struct slot *s = &slots[(first + i) % SLOTS];
-        if (s->busy && !set_empty(&s->ready))
+        if (can_go_on(s, i >= SLOTS))
             return s;
     }
     return NULL;
@@ -384,11 +397,19 @@ void grid_pause(void)
     leave(draw() % 4 == 0);
 }
 
+void grid_hold(void)
+{
+    struct slot *s = &slots[running->slot];
+    if (draw() % 2)
+        set_add(&s->held, running->x);
+    leave(true);
+}
+
 /* Another block seldom: its shared variables have to be put in place. */
 static void wait_in_block(struct slot *s)
 {
     set_take(&s->ready, running->x);
-    leave(draw() % 64 == 0);
+    leave(draw() % 256 == 0);
 }
 
 void grid_barrier(int site)
@@ -408,7 +429,7 @@ void grid_barrier(int site)
     s->ready = all_threads();
     for (int i = 0; i < WORDS; i++)
         s->ready.word[i] &= ~s->ended.word[i];
-    leave(draw() % 64 == 0);
+    leave(draw() % 256 == 0);
 }
 
 /* All 32 lanes of the warp must come. */
@@ -422,7 +443,7 @@ static void warp_meets(struct slot *s, struct warp *w)
     w->round++;
     for (uint32_t i = 0; i < WARP; i++)
         set_add(&s->ready, running->x / WARP * WARP + i);
-    leave(draw() % 64 == 0);
+    leave(draw() % 256 == 0);
 }
 
 void grid_warp_barrier(int site)

@@ -42,7 +42,7 @@ struct grid_site {
     int line;
 };
 enum { GRID_SITES = 64 };
-int grid_site(int key, const char *what, const char *file, int line);
+int grid_site(const char *what, const char *file, int line);
 int grid_sites(struct grid_site list[GRID_SITES]);
 void grid_remove(int site);
 bool grid_removed(int site);
@@ -51,6 +51,7 @@ bool grid_removed(int site);
 void grid_barrier(int site);
 void grid_warp_barrier(int site);
 void grid_pause(void); /* another thread may go on */
+void grid_hold(void);  /* all others may, as far as they come without this one */
 /* v of the thread `delta` further in its group of `width`, or one's own where there is none. */
 uint64_t grid_shuffle_down(uint64_t v, uint32_t delta, uint32_t width);
 

@@ -235,7 +235,11 @@ DRIVER int cuMemAlloc_v2(address *at, size_t bytes)
     if (!code) {
         unsigned char *p = mmap(NULL, whole + PAGE, PROT_NONE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        code = p == MAP_FAILED ? OUT_OF_MEMORY : 0;
+        if (p != MAP_FAILED && mprotect(p, whole, PROT_READ | PROT_WRITE) != 0) {
+            munmap(p, whole + PAGE);
+            p = MAP_FAILED;
+        }
+        code = p == MAP_FAILED ? OUT_OF_MEMORY : mprotect(p, whole, PROT_NONE);
         if (!code) {
             allocations[i].at = p;
             allocations[i].bytes = whole;
