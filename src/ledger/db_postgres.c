@@ -12,7 +12,9 @@
 #include "base.h"
 
 #ifdef TWIN_HAVE_POSTGRES
+#include <dlfcn.h>
 #include <libpq-fe.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,81 @@
 /* Types of results (pg_type.dat): all that our columns and expressions have. LOCK: the number of
  * our advisory lock, "twnr" in ASCII. */
 enum { INT8 = 20, INT4 = 23, FLOAT8 = 701, LOCK = 0x74776e72 };
+
+/* What we call of libpq. It is loaded when a ledger in PostgreSQL is opened: it brings Kerberos and
+ * LDAP along, which no other command should wait for, and a machine may do without it. */
+static struct {
+    __typeof__(PQclear) *PQclear;
+    __typeof__(PQconnectdbParams) *PQconnectdbParams;
+    __typeof__(PQconninfoFree) *PQconninfoFree;
+    __typeof__(PQconninfoParse) *PQconninfoParse;
+    __typeof__(PQerrorMessage) *PQerrorMessage;
+    __typeof__(PQexecParams) *PQexecParams;
+    __typeof__(PQfinish) *PQfinish;
+    __typeof__(PQfreemem) *PQfreemem;
+    __typeof__(PQftype) *PQftype;
+    __typeof__(PQgetisnull) *PQgetisnull;
+    __typeof__(PQgetvalue) *PQgetvalue;
+    __typeof__(PQnfields) *PQnfields;
+    __typeof__(PQntuples) *PQntuples;
+    __typeof__(PQresultErrorField) *PQresultErrorField;
+    __typeof__(PQresultErrorMessage) *PQresultErrorMessage;
+    __typeof__(PQresultStatus) *PQresultStatus;
+    __typeof__(PQsetNoticeProcessor) *PQsetNoticeProcessor;
+    __typeof__(PQstatus) *PQstatus;
+    __typeof__(PQtransactionStatus) *PQtransactionStatus;
+} pq;
+
+/* What is missing of libpq; "" when nothing is. Written once, by load. */
+static char missing[96] = "";
+
+/* The library stays loaded: a connection to it may outlive the one that loaded it. */
+static void load(void)
+{
+    const struct {
+        const char *name;
+        void *to;
+    } wanted[] = {
+        {"PQclear", &pq.PQclear},
+        {"PQconnectdbParams", &pq.PQconnectdbParams},
+        {"PQconninfoFree", &pq.PQconninfoFree},
+        {"PQconninfoParse", &pq.PQconninfoParse},
+        {"PQerrorMessage", &pq.PQerrorMessage},
+        {"PQexecParams", &pq.PQexecParams},
+        {"PQfinish", &pq.PQfinish},
+        {"PQfreemem", &pq.PQfreemem},
+        {"PQftype", &pq.PQftype},
+        {"PQgetisnull", &pq.PQgetisnull},
+        {"PQgetvalue", &pq.PQgetvalue},
+        {"PQnfields", &pq.PQnfields},
+        {"PQntuples", &pq.PQntuples},
+        {"PQresultErrorField", &pq.PQresultErrorField},
+        {"PQresultErrorMessage", &pq.PQresultErrorMessage},
+        {"PQresultStatus", &pq.PQresultStatus},
+        {"PQsetNoticeProcessor", &pq.PQsetNoticeProcessor},
+        {"PQstatus", &pq.PQstatus},
+        {"PQtransactionStatus", &pq.PQtransactionStatus},
+    };
+    void *library = dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        snprintf(missing, sizeof missing, "it is reached by libpq, which is not there");
+    for (size_t i = 0; library && i < sizeof wanted / sizeof wanted[0]; i++) {
+        void *symbol = dlsym(library, wanted[i].name);
+        if (!symbol)
+            snprintf(missing, sizeof missing, "the libpq of this machine has no %s",
+                     wanted[i].name);
+        memcpy(wanted[i].to, &symbol, sizeof symbol);
+    }
+}
+
+static int need_libpq(struct twin_error *err)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    return *missing ? twin_error_set(err, TWIN_EUNSUPPORTED,
+                                     "no ledger in PostgreSQL: %s (Debian: libpq5)", missing)
+                    : 0;
+}
 
 /* db first: a struct tw_db * of ours is a struct postgres *. password: to be found in messages; ""
  * when there is none. */
@@ -65,7 +142,7 @@ static int failed_call(struct postgres *p, const char *message, const char *stat
 static void close_postgres(struct tw_db *db)
 {
     struct postgres *p = (struct postgres *)db;
-    PQfinish(p->c);
+    pq.PQfinish(p->c);
     tw_free(p->password);
     tw_free(db->name);
     tw_free(p);
@@ -75,10 +152,10 @@ static void close_postgres(struct tw_db *db)
 static struct tw_db_value cell_of(const PGresult *r, int row, int column)
 {
     struct tw_db_value v = {.s = ""};
-    if (PQgetisnull(r, row, column))
+    if (pq.PQgetisnull(r, row, column))
         return v;
-    v.s = PQgetvalue(r, row, column);
-    Oid type = PQftype(r, column);
+    v.s = pq.PQgetvalue(r, row, column);
+    Oid type = pq.PQftype(r, column);
     if (type == INT8 || type == INT4)
         v.type = TW_DB_INT;
     else
@@ -107,21 +184,21 @@ static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_va
         else
             text[i] = arg[i].type == TW_DB_TEXT ? arg[i].s : number[i];
     }
-    PGresult *r = PQexecParams(p->c, sql, (int)n, NULL, text, NULL, NULL, 0);
-    ExecStatusType status = PQresultStatus(r);
+    PGresult *r = pq.PQexecParams(p->c, sql, (int)n, NULL, text, NULL, NULL, 0);
+    ExecStatusType status = pq.PQresultStatus(r);
     int stopped = 0;
     int rc = 0;
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
-        rc = failed_call(p, r ? PQresultErrorMessage(r) : PQerrorMessage(p->c),
-                         r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL, err);
+        rc = failed_call(p, r ? pq.PQresultErrorMessage(r) : pq.PQerrorMessage(p->c),
+                         r ? pq.PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL, err);
     struct tw_db_value row[ARGUMENTS];
-    int columns = PQnfields(r);
-    for (int i = 0; rc == 0 && each && !stopped && i < PQntuples(r); i++) {
+    int columns = pq.PQnfields(r);
+    for (int i = 0; rc == 0 && each && !stopped && i < pq.PQntuples(r); i++) {
         for (int k = 0; k < columns && k < ARGUMENTS; k++)
             row[k] = cell_of(r, i, k);
         stopped = each(user, row, (size_t)columns);
     }
-    PQclear(r);
+    pq.PQclear(r);
     return rc ? rc : stopped;
 }
 
@@ -129,7 +206,7 @@ static int run_postgres(struct tw_db *db, const char *sql, const struct tw_db_va
 static void rollback_postgres(struct tw_db *db)
 {
     struct postgres *p = (struct postgres *)db;
-    PGTransactionStatusType t = PQtransactionStatus(p->c);
+    PGTransactionStatusType t = pq.PQtransactionStatus(p->c);
     if (t == PQTRANS_INTRANS || t == PQTRANS_INERROR)
         run_postgres(db, "ROLLBACK", NULL, 0, NULL, NULL, NULL);
 }
@@ -243,16 +320,19 @@ static PGconn *connect_to(PQconninfoOption *o)
         value[n++] = "twinrun";
     }
     key[n] = value[n] = NULL;
-    return PQconnectdbParams(key, value, 0);
+    return pq.PQconnectdbParams(key, value, 0);
 }
 
 /* A wait for a lock ends after 20 s, as with SQLite, and a statement after 60 s. */
 int tw_db_postgres(const char *url, bool read_only, struct tw_db **out, struct twin_error *err)
 {
-    char *why = NULL;
-    PQconninfoOption *o = PQconninfoParse(url, &why);
     *out = NULL;
-    PQfreemem(why); /* it may quote the password */
+    int rc = need_libpq(err);
+    if (rc != 0)
+        return rc;
+    char *why = NULL;
+    PQconninfoOption *o = pq.PQconninfoParse(url, &why);
+    pq.PQfreemem(why); /* it may quote the password */
     if (!o)
         return twin_error_set(
             err, TWIN_EINVAL,
@@ -263,17 +343,16 @@ int tw_db_postgres(const char *url, bool read_only, struct tw_db **out, struct t
         if (p)
             tw_free(p->db.name);
         tw_free(p);
-        PQconninfoFree(o);
+        pq.PQconninfoFree(o);
         return tw_no_memory(err, "opening the ledger");
     }
     p->db.ops = &ops;
     p->c = connect_to(o);
-    PQconninfoFree(o);
-    int rc = 0;
-    if (PQstatus(p->c) != CONNECTION_OK)
-        rc = failed_call(p, p->c ? PQerrorMessage(p->c) : "out of memory", NULL, err);
+    pq.PQconninfoFree(o);
+    if (pq.PQstatus(p->c) != CONNECTION_OK)
+        rc = failed_call(p, p->c ? pq.PQerrorMessage(p->c) : "out of memory", NULL, err);
     if (rc == 0) {
-        PQsetNoticeProcessor(p->c, no_notice, NULL);
+        pq.PQsetNoticeProcessor(p->c, no_notice, NULL);
         rc = run_postgres(&p->db, "SET lock_timeout = '20s'", NULL, 0, NULL, NULL, err);
     }
     if (rc == 0)
@@ -293,8 +372,8 @@ int tw_db_postgres(const char *url, bool read_only, struct tw_db **out, struct t
     (void)read_only;
     (void)url; /* it may hold a password */
     *out = NULL;
-    return twin_error_set(
-        err, TWIN_EUNSUPPORTED,
-        "no ledger in PostgreSQL: this twinrun was built without libpq (package libpq-dev)");
+    return twin_error_set(err, TWIN_EUNSUPPORTED,
+                          "no ledger in PostgreSQL: this twinrun was built without libpq's header "
+                          "(package libpq-dev)");
 }
 #endif
