@@ -27,7 +27,7 @@ extern __attribute__((weak)) void *__libc_malloc(size_t n);
 extern __attribute__((weak)) void *__libc_realloc(void *p, size_t n);
 extern __attribute__((weak)) void *__libc_memalign(size_t alignment, size_t n);
 
-/* The version of the beginning: see agents/common/oldglibc.c. */
+/* The version of the beginning: see src/base/oldglibc.c. */
 #if defined(__x86_64__)
 __asm__(".symver first_dlsym,dlsym@GLIBC_2.2.5");
 #elif defined(__aarch64__)

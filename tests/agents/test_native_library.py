@@ -3,24 +3,36 @@
 call costs.
 """
 
+import os
 import re
 import subprocess
 
+import pytest
 from native import BUILD, LIBRARY
 
-OLDEST = (2, 17)
 
-
-def symbols():
+def symbols(file=LIBRARY):
     return subprocess.run(
-        ["objdump", "-T", LIBRARY], capture_output=True, text=True, check=True
+        ["objdump", "-T", file], capture_output=True, text=True, check=True
     ).stdout
 
 
-def test_no_symbol_newer_than_glibc_2_17():
-    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", symbols())}
-    assert versions and max(versions) <= OLDEST, sorted(versions)
-    assert "GLIBC_PRIVATE" not in symbols()
+@pytest.mark.parametrize(
+    "file, oldest",
+    [
+        ("agents/libtwinrun.so", (2, 17)),
+        ("agents/libtwinrun_hot.so", (2, 17)),
+        ("agents/libtwinrun_mpi.so", (2, 17)),
+        ("src/numerics/libtwinnumerics.so", (2, 17)),
+        ("cmd/twinrun", (2, 28)),
+        ("workloads/trainer", (2, 28)),
+    ],
+)
+def test_no_symbol_newer_than_an_old_glibc(file, oldest):
+    found = symbols(os.path.join(BUILD, file))
+    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([0-9.]+)", found)}
+    assert versions and max(versions) <= oldest, sorted(versions)
+    assert "GLIBC_PRIVATE" not in found
 
 
 def test_needs_libc_only():

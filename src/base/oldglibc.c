@@ -2,11 +2,13 @@
 /*
  * Lets a library built on a new glibc load on an old one (2.17). A symbol version that the host's
  * libc does not have ends the user's program at its start, so the agent may name none that is
- * newer. The linker sends each call of a function listed here to its __wrap_ twin
- * (agents/meson.build), which binds to the version of the beginning. Where these lived in
- * libpthread and libdl (before 2.34), those two are loaded along; since then both are empty.
- * tests/agents/test_native_library.py asserts the outcome.
+ * newer. The linker sends each call of a function listed here to its __wrap_ twin (meson.build of
+ * this folder), which binds to the version of the beginning. Where these lived in libpthread and
+ * libdl (before 2.34), those two are loaded along; since then both are empty. Our own programs need
+ * oldprogram.c besides. tests/agents/test_native_library.py asserts the outcome.
  */
+#include "oldglibc.h"
+
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -15,23 +17,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#if defined(__x86_64__)
-#define FIRST "GLIBC_2.2.5"
-#elif defined(__aarch64__)
-#define FIRST "GLIBC_2.17"
-#else
-#error "agents/meson.build wraps nothing on this machine: do not compile this file"
-#endif
-
-#define WRAP(result, name, parameters, arguments)        \
-    result first_##name parameters;                      \
-    result __wrap_##name parameters;                     \
-    __asm__(".symver first_" #name "," #name "@" FIRST); \
-    result __wrap_##name parameters                      \
-    {                                                    \
-        return first_##name arguments;                   \
-    }
 
 WRAP(int, dladdr, (const void *address, Dl_info *info), (address, info))
 WRAP(int, dlclose, (void *handle), (handle))
