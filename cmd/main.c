@@ -84,8 +84,10 @@ static int print_completion(const char *shell)
         tw_complete_bash(stdout);
     else if (shell && strcmp(shell, "zsh") == 0)
         tw_complete_zsh(stdout);
+    else if (shell && strcmp(shell, "fish") == 0)
+        tw_complete_fish(stdout);
     else
-        return tw_bad_use(NULL, "--completion: expected bash or zsh, found %s",
+        return tw_bad_use(NULL, "--completion: expected bash, zsh or fish, found %s",
                           shell ? shell : "nothing");
     return 0;
 }

@@ -125,5 +125,6 @@ void tw_man_main(FILE *out);
 void tw_man_command(FILE *out, const struct tw_command *c);
 void tw_complete_bash(FILE *out);
 void tw_complete_zsh(FILE *out);
+void tw_complete_fish(FILE *out);
 
 #endif

@@ -122,6 +122,10 @@ def options_of_zsh(text, command):
     return set(re.findall(r"--([a-z-]+)=?(?:\}'\[|\[)", block.group(1))) if block else set()
 
 
+def options_of_fish(text, command):
+    return set(re.findall(r"-n '__twinrun_is %s' -l ([a-z-]+)" % command, text))
+
+
 def check_headings(command, text):
     headings = re.findall(r"^([A-Z][^:\n]*):$", text, re.M)
     for heading in sorted(set(headings)):
@@ -134,7 +138,7 @@ def check_headings(command, text):
             complain("%s: 'may be repeated' twice: %s" % (command, option.split("\n")[0]))
 
 
-def check_command(command, bash, zsh):
+def check_command(command, bash, zsh, fish):
     text = ask(command, "--help")[1]
     check_headings(command, text)
     shown = options_of_help(text)
@@ -147,6 +151,7 @@ def check_command(command, bash, zsh):
     for shell, found in (
         ("bash", options_of_bash(bash, command)),
         ("zsh", options_of_zsh(zsh, command)),
+        ("fish", options_of_fish(fish, command)),
     ):
         if found != set(shown):
             complain(
@@ -170,12 +175,12 @@ def main():
     commands = re.findall(r"^  ([a-z]+) ", ask("help")[1].split("\nEnvironment:\n")[0], re.M)
     if len(commands) < 5:
         complain("the help names only %s" % commands)
-    bash, zsh = ask("--completion", "bash")[1], ask("--completion", "zsh")[1]
+    scripts = [ask("--completion", shell)[1] for shell in ("bash", "zsh", "fish")]
     pages = os.path.join(
         os.path.dirname(os.path.realpath(shutil.which("twinrun"))), "..", "docs", "man"
     )
     for command in commands:
-        if check_command(command, bash, zsh) < 2:
+        if check_command(command, *scripts) < 2:
             complain("%s: no options found" % command)
         if os.path.isdir(pages) and not os.path.exists(
             os.path.join(pages, "twinrun-%s.1" % command)
