@@ -16,7 +16,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # The printing functions themselves, and what only writes words of the option tables.
-MAY_PRINT = {"src/report/put.c", "cmd/say.c", "cmd/terminal.c", "cmd/help.c"}
+MAY_PRINT = {"src/report/put.c", "cmd/say.c", "cmd/terminal.c", "cmd/help.c", "cmd/completion.c"}
 PRINTS = re.compile(
     r"(?<![\w.>\"])(?:(?:v?printf|puts|putchar|putchar_unlocked|perror|psignal|vdprintf|dprintf)\s*\("
     r"|(?:v?fprintf|json_dumpf|fflush_unlocked)\s*\((?:[^;]*\b(?:stdout|stderr|out)\b)"

@@ -83,7 +83,8 @@ const char *idx_default_folder(void)
     if (n > 0) {
         path[n] = '\0';
         char *slash = strrchr(path, '/');
-        /* beside the program, or installed */
+        /* beside the program (a build folder, the wheel), or installed; whoever opens the last says
+         * that it is not there */
         static const char *const places[] = {"/data", "/../../share/twinrun/data"};
         for (size_t i = 0; slash && i < 2; i++) {
             strcpy(slash, places[i]);
@@ -91,5 +92,5 @@ const char *idx_default_folder(void)
                 return path;
         }
     }
-    return TRAINER_DATA;
+    return path;
 }
