@@ -77,6 +77,12 @@ static const struct tw_option options[] = {
      "with --rerun, and of mirror: the interpreter", FIELD(python)},
     {"pip-option", 0, TW_OPT_LIST, "OPTION", NULL, "Rollback", "with --rerun: hand this to pip",
      FIELD(pip)},
+    {"container", 'c', TW_OPT_STRING, "ENGINE", NULL, "Rollback",
+     "with --rerun: in the package's container image, as for replay", FIELD(container)},
+    {"image", 0, TW_OPT_STRING, "IMAGE", NULL, "Rollback",
+     "with --container: use this image, as for replay", FIELD(image)},
+    {"fetch", 0, TW_OPT_FLAG, NULL, NULL, "Rollback",
+     "with --rerun: download what the package names and does not hold", FIELD(fetch)},
     {"mlflow", 0, TW_OPT_STRING, "URL", NULL, "Mirror",
      "of mirror: the MLflow server whose aliases are held against the log", FIELD(mlflow)},
     {"push", 0, TW_OPT_FLAG, NULL, NULL, "Mirror",
@@ -330,7 +336,9 @@ static const struct tw_pair exits[] = {
           "rollback --rerun: something else came out, and nothing was rolled back; mirror: MLflow "
           "does not say what the log says"},
     {"2", "trouble: bad use, a registry that cannot be read or that is not to be trusted, somebody "
-          "else was faster"},
+          "else was faster; rollback --rerun: the version cannot be run again (its environment, "
+          "image, data or package are not to be had, or its job fails), and nothing was rolled "
+          "back"},
     {"3", "verify: the chain is whole, but nobody was named whose signatures count; rollback "
           "--rerun: it cannot be told whether the same came out"},
     {"130", "interrupted"},

@@ -14,11 +14,12 @@
 
 /* What the command line gave; NULL, false or 0 where it gave nothing. */
 struct tw_registry_args {
-    const char *registry, *trust, *to, *policy, *into, *why, *home, *python, *environment, *mlflow;
+    const char *registry, *trust, *to, *policy, *into, *why, *home, *python, *environment, *mlflow,
+        *container, *image;
     struct tw_strings keys, trusted, evidence, data, pip, encrypt, identities;
     double older, strays;
     uint64_t keep;
-    bool contents, dry_run, rerun, oci, push, pull, json, quiet;
+    bool contents, dry_run, rerun, fetch, oci, push, pull, json, quiet;
 };
 
 /* An open registry with whom its verb trusts. */

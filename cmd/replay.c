@@ -143,15 +143,17 @@ static int open_package(const struct tw_replay_args *a, const char *dir, const c
     return TW_EXIT_DIFFER;
 }
 
-int tw_replay_say_differences(const char *how, const json_t *differences)
+int tw_replay_say_differences(const char *how, const struct twin_unpacked *u)
 {
     enum { SHOWN = 12 };
+    const json_t *differences = u->differences;
     size_t n = json_array_size(differences);
     if (n == 0)
         return -1;
     bool refuse = strcmp(how, "check") == 0;
-    tw_say("replay: the environment here is not the package's (%zu difference%s)%s", n,
-           tw_plural_s(n), refuse ? ": nothing was run" : "");
+    tw_say("replay: the environment here, of %s, is not the package's (%zu difference%s)%s",
+           tw_text_or(u->python, "this machine"), n, tw_plural_s(n),
+           refuse ? ": nothing was run" : "");
     for (size_t i = 0; i < n && i < SHOWN; i++)
         tw_put_to(stderr, "  %s\n", json_string_value(json_array_get(differences, i)));
     if (n > SHOWN)
@@ -230,7 +232,8 @@ int tw_replay_print(const struct tw_replay_args *a, const struct twin_unpacked *
 
 /* Unpacks the verified copy, runs it and judges what came out. *started: the job may have run. */
 static int run_copy(const struct tw_replay_args *a, const char *copy,
-                    const struct twin_bag_verdict *verdict, const char *into, bool *started)
+                    const struct twin_bag_verdict *verdict, const char *into, bool *started,
+                    struct tw_replay_end *end)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_unpacked u;
@@ -244,16 +247,24 @@ static int run_copy(const struct tw_replay_args *a, const char *copy,
                                     .progress = tw_replay_show_step};
     int rc = twin_unpack(copy, verdict, &o, &u, &err);
     tw_progress_clear();
-    if (rc)
+    if (rc) {
+        end->missing = u.missing;
         return tw_trouble(&err, "replay: nothing was run");
-    rc = tw_replay_say_differences(a->environment, u.differences);
+    }
+    rc = tw_replay_say_differences(a->environment, &u);
     *started = rc < 0;
+    if (rc >= 0) {
+        end->missing = "environment";
+        end->differences = json_incref(u.differences);
+    }
     if (rc < 0)
         rc = tw_replay_launch(a->json, &u, into, &now);
-    if (rc < 0 && now->outcome == TWIN_RUN_NOT_STARTED)
+    if (rc < 0 && now->outcome == TWIN_RUN_NOT_STARTED) {
+        end->missing = "program";
         rc = tw_bad_use("replay", "%s", now->message);
-    else if (rc < 0 && now->outcome == TWIN_RUN_INTERRUPTED)
+    } else if (rc < 0 && now->outcome == TWIN_RUN_INTERRUPTED) {
         rc = TW_EXIT_INTERRUPTED;
+    }
     if (rc < 0) {
         if (!a->quiet)
             tw_say("replayed in %s", into);
@@ -282,8 +293,8 @@ static int check_data(const struct tw_replay_args *a, const char *whole)
     return -1;
 }
 
-/* The whole, with what has to be cleared away behind it. The exit code. */
-static int replay(const struct tw_replay_args *a, const char *dir)
+/* With what has to be cleared away behind it. */
+int tw_replay(const struct tw_replay_args *a, const char *dir, struct tw_replay_end *end)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_bag_verdict verdict = {0};
@@ -295,18 +306,21 @@ static int replay(const struct tw_replay_args *a, const char *dir)
     const bool ours = whole && twin_replay_is_new(whole);
     bool started = false;
     b.tolerance = tolerance;
+    *end = (struct tw_replay_end){.missing = NULL};
     if (rc < 0)
         rc = open_package(a, dir, whole, &copy, &verdict);
     if (rc < 0 && a->container)
-        rc = tw_replay_contained(&b, dir, copy, &verdict, whole, &started);
+        rc = tw_replay_contained(&b, dir, copy, &verdict, whole, &started, end);
     else if (rc < 0)
-        rc = run_copy(&b, copy, &verdict, whole, &started);
+        rc = run_copy(&b, copy, &verdict, whole, &started, end);
     if (!started && copy)
         twin_replay_clear(whole, copy, ours);
     twin_bag_verdict_free(&verdict);
     tw_free(tolerance);
     tw_free(copy);
     tw_free(whole);
+    if (!*end->said)
+        snprintf(end->said, sizeof end->said, "%s", tw_said());
     return rc;
 }
 
@@ -330,26 +344,49 @@ static int print_only(const struct tw_replay_args *a, const char *dir)
     return rc;
 }
 
+int tw_replay_check(const struct tw_replay_args *a)
+{
+    const char *how = a->environment;
+    if (strcmp(how, "check") != 0 && strcmp(how, "build") != 0 && strcmp(how, "here") != 0)
+        return tw_bad_use("replay", "--environment: expected check, build or here, found \"%s\"",
+                          how);
+    return tw_replay_container_check(a);
+}
+
+/* The answer where nothing was run, as JSON. The exit code. */
+static int print_end(const struct tw_replay_end *end)
+{
+    json_t *differences = end->differences ? json_incref(end->differences) : json_array();
+    json_t *o = json_pack("{s:s, s:s, s:o, s:s, s:o}", "schema", "twinrun.replay/1", "outcome",
+                          "error", "message", tw_json_text(end->said), "missing", end->missing,
+                          "differences", differences);
+    tw_json_print(o);
+    return TW_EXIT_TROUBLE;
+}
+
 static int run(int argc, char **argv)
 {
     struct tw_replay_args a = {0};
+    struct tw_replay_end end;
     struct tw_operands given;
     int rc = tw_options_parse(&tw_command_replay, argc, argv, &a, &given);
     if (rc >= 0)
         return rc;
     if (given.count != 1)
         return tw_bad_use("replay", "expected one package, found %zu", given.count);
-    if (strcmp(a.environment, "check") != 0 && strcmp(a.environment, "build") != 0 &&
-        strcmp(a.environment, "here") != 0)
-        return tw_bad_use("replay", "--environment: expected check, build or here, found \"%s\"",
-                          a.environment);
-    if ((rc = tw_replay_container_check(&a)) >= 0)
+    if ((rc = tw_replay_check(&a)) >= 0)
         return rc;
     tw_progress_setup(a.quiet);
     if (!twin_package_is(given.items[0]))
         return tw_bad_use("replay", "%s: expected a package (twinrun pack makes one)",
                           given.items[0]);
-    return a.print ? print_only(&a, given.items[0]) : replay(&a, given.items[0]);
+    if (a.print)
+        return print_only(&a, given.items[0]);
+    rc = tw_replay(&a, given.items[0], &end);
+    if (rc == TW_EXIT_TROUBLE && a.json && end.missing)
+        rc = print_end(&end);
+    json_decref(end.differences);
+    return rc;
 }
 
 const struct tw_command tw_command_replay = {

@@ -38,6 +38,7 @@ struct contained {
     bool by_word; /* which image that is rests on the digest that was asked for, and was not seen */
     char *words[TW_CARRIED_WORDS + 1];
     struct twin_unpacked files;
+    struct tw_replay_end *end; /* not owned */
 };
 
 int tw_replay_container_check(const struct tw_replay_args *a)
@@ -399,9 +400,17 @@ static int judge(const struct contained *c, const json_t *ended, int status)
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_run *now = NULL;
     const char *dir = json_string_value(json_object_get(ended, "run"));
-    /* what it has to say, it said itself */
-    if (!dir)
+    /* what it has to say, it said itself; no job was started that could have written this */
+    if (!dir) {
+        const char *missing = json_string_value(json_object_get(ended, "missing"));
+        json_t *differences = json_object_get(ended, "differences");
+        snprintf(c->end->said, sizeof c->end->said, "%s",
+                 tw_text_or(json_string_value(json_object_get(ended, "message")), ""));
+        c->end->missing = missing && strcmp(missing, "environment") == 0 ? "environment"
+                                                                         : "program";
+        c->end->differences = json_array_size(differences) ? json_incref(differences) : NULL;
         return status ? status : TW_EXIT_TROUBLE;
+    }
     const json_t *code = json_object_get(ended, "code");
     if (!json_is_integer(code) || json_integer_value(code) != status)
         return tw_trouble(NULL,
@@ -418,10 +427,12 @@ static int judge(const struct contained *c, const json_t *ended, int status)
     if (twin_run_load(dir, &now, &err) != 0)
         return tw_trouble(&err, "replay: the run in the container cannot be read");
     int rc = -1;
-    if (now->outcome == TWIN_RUN_NOT_STARTED)
+    if (now->outcome == TWIN_RUN_NOT_STARTED) {
+        c->end->missing = "program";
         rc = tw_bad_use("replay", "%s", now->message);
-    else if (now->outcome == TWIN_RUN_INTERRUPTED)
+    } else if (now->outcome == TWIN_RUN_INTERRUPTED) {
         rc = TW_EXIT_INTERRUPTED;
+    }
     if (rc < 0) {
         if (!c->a->quiet)
             tw_say("replayed in %s, in a container of %s", c->into, tw_container_word(c->engine));
@@ -459,6 +470,7 @@ static int start(struct contained *c, const struct tw_command_lines *lines, bool
         return TW_EXIT_INTERRUPTED;
     }
     if (read_end(c, &ended, &err) != 0) {
+        c->end->missing = "engine";
         tw_say("replay: %s ended with %d before the replay began in the image: nothing was run",
                tw_container_word(c->engine), end.status);
         return TW_EXIT_TROUBLE;
@@ -502,10 +514,12 @@ static int set_places(struct contained *c, struct twin_error *err)
 }
 
 int tw_replay_contained(const struct tw_replay_args *a, const char *dir, const char *copy,
-                        const struct twin_bag_verdict *verdict, const char *into, bool *started)
+                        const struct twin_bag_verdict *verdict, const char *into, bool *started,
+                        struct tw_replay_end *end)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct contained c = {.a = a, .dir = dir, .copy = copy, .into = into, .image = {.root = -1}};
+    struct contained c = {
+        .a = a, .dir = dir, .copy = copy, .into = into, .image = {.root = -1}, .end = end};
     struct tw_command_lines lines = {0};
     const struct twin_unpack_options files = {.part = TWIN_UNPACK_FILES,
                                               .into = into,
@@ -515,9 +529,12 @@ int tw_replay_contained(const struct tw_replay_args *a, const char *dir, const c
     const char **read_only = NULL;
     int rc = set_places(&c, &err);
     rc = rc ? rc : tw_package_image(copy, &c.named, &err);
-    rc = rc ? rc : find_engine(&c, &err);
-    rc = rc ? rc : find_image(&c, &err);
-    rc = rc ? rc : twin_unpack(copy, verdict, &files, &c.files, &err);
+    if (rc == 0 && (rc = find_engine(&c, &err)) != 0)
+        end->missing = "engine";
+    if (rc == 0 && (rc = find_image(&c, &err)) != 0)
+        end->missing = "image";
+    if (rc == 0 && (rc = twin_unpack(copy, verdict, &files, &c.files, &err)) != 0)
+        end->missing = c.files.missing;
     rc = rc ? rc : tw_carry(c.twinrun, c.words, &err);
     if (rc == 0 && !(read_only = read_only_of(&c, copy)))
         rc = tw_no_memory(&err, "replaying in a container");

@@ -87,12 +87,16 @@ static int drop_rights(struct twin_error *err)
 
 /* Says in FOLDER how it ended; run: NULL where none was started. */
 static int write_end(const char *folder, int code, const struct twin_run *run,
-                     const json_t *differences, struct twin_error *err)
+                     const struct twin_unpacked *u, struct twin_error *err)
 {
     char *path = tw_path_join(folder, TW_REPLAY_ENDED);
-    json_t *o = json_pack("{s:i, s:o, s:o}", "code", code, "run",
+    const char *missing = u->missing;
+    if (!run && json_array_size(u->differences))
+        missing = "environment";
+    json_t *o = json_pack("{s:i, s:o, s:o, s:s?, s:o}", "code", code, "run",
                           run ? tw_json_text(run->dir) : json_null(), "differences",
-                          differences ? json_incref((json_t *)differences) : json_array());
+                          u->differences ? json_incref(u->differences) : json_array(), "missing",
+                          missing, "message", run ? json_null() : tw_json_text(tw_said()));
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     int rc = path && text ? tw_write_file_atomic(path, text, strlen(text), err)
                           : tw_no_memory(err, "replaying in a container");
@@ -124,7 +128,7 @@ static int run_order(const json_t *order, const char *folder, const char *copy,
     tw_free(pip);
     if (rc)
         return tw_trouble(&err, "replay: nothing was run");
-    rc = tw_replay_say_differences(how, u->differences);
+    rc = tw_replay_say_differences(how, u);
     if (rc < 0)
         rc = tw_replay_launch(false, u, folder, run);
     return rc;
@@ -149,7 +153,7 @@ int tw_replay_inside(const char *folder)
         rc = json_is_true(json_object_get(order, "drop")) ? drop_rights(&err) : 0;
         code = rc ? tw_trouble(&err, "replay: nothing was run")
                   : run_order(order, folder, copy, &u, &run);
-        rc = write_end(folder, code < 0 ? 0 : code, run, u.differences, &err);
+        rc = write_end(folder, code < 0 ? 0 : code, run, &u, &err);
         if (rc)
             code = tw_trouble(&err, "replay: cannot say how it ended");
         else if (code < 0)

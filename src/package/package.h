@@ -188,12 +188,15 @@ struct twin_unpacked {
     char **unset;
     char *cwd;
     char *expected; /* the run folder in the package */
+    char *python;   /* the interpreter that was looked at, or made; NULL: the job has none */
     struct twin_run_data *data;
     size_t data_count;     /* verified */
     char **data_given;     /* "NAME=DIR" of each set, as TWIN_UNPACK_REST takes them */
     struct json_t *record; /* how it was recorded: "level", "max_steps", ... */
     /* of the environment: list of texts; empty: as in the lock list */
     struct json_t *differences;
+    /* after an error: what could not be had, "package", "code", "data" or "environment" */
+    const char *missing;
 };
 
 /*
@@ -224,6 +227,6 @@ int twin_replay_place(const char *into, bool strict, char **copy, struct twin_er
  */
 int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
                 const struct twin_unpack_options *o, struct twin_unpacked *out,
-                struct twin_error *err);
+                struct twin_error *err); /* after an error *out holds `missing` alone */
 void twin_unpacked_free(struct twin_unpacked *u);
 #endif

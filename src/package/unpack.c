@@ -390,6 +390,7 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
 {
     struct tw_unpack u = {
         .verdict = verdict, .o = o, .out = out, .root = -1, .into_fd = -1, .code_fd = -1};
+    const char *doing = "package";
     *out = (struct twin_unpacked){0};
     int rc = verdict->findings
                  ? twin_error_set(err, TWIN_EFORMAT, "%s is not what its manifests say", dir)
@@ -397,11 +398,18 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
     out->differences = json_array();
     if (rc == 0)
         rc = out->differences ? open_into(&u, err) : tw_no_memory(err, "unpacking a package");
-    if (rc == 0 && o->part != TWIN_UNPACK_REST)
+    if (rc == 0 && o->part != TWIN_UNPACK_REST) {
+        doing = "code";
         rc = tw_unpack_code(&u, err);
-    rc = rc ? rc : tw_unpack_data(&u, err);
-    if (rc == 0 && o->part != TWIN_UNPACK_FILES)
+    }
+    if (rc == 0) {
+        doing = "data";
+        rc = tw_unpack_data(&u, err);
+    }
+    if (rc == 0 && o->part != TWIN_UNPACK_FILES) {
+        doing = "environment";
         rc = put_command(&u, err);
+    }
     if (rc == 0) {
         out->expected = tw_path_join(u.dir, "data/expected");
         out->record = json_incref(json_object_get(u.package, "record"));
@@ -418,9 +426,11 @@ int twin_unpack(const char *dir, const struct twin_bag_verdict *verdict,
     tw_free(u.dir);
     tw_free(u.into);
     tw_free(u.code);
-    tw_free(u.python);
-    if (rc)
+    out->python = u.python;
+    if (rc) {
         twin_unpacked_free(out);
+        out->missing = doing;
+    }
     return rc;
 }
 
@@ -439,6 +449,7 @@ void twin_unpacked_free(struct twin_unpacked *u)
     free_list(u->unset);
     tw_free(u->cwd);
     tw_free(u->expected);
+    tw_free(u->python);
     for (size_t i = 0; i < u->data_count; i++) {
         tw_free(u->data[i].folder);
         tw_free(u->data[i].manifest);

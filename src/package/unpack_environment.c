@@ -6,6 +6,7 @@
 #include "provenance_inside.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -81,10 +82,17 @@ static int find_python(struct tw_unpack *u, const char *want, char **have, struc
             tw_free(version);
         }
     }
+    if (best < 0 && u->o->python)
+        return twin_error_set(err, TWIN_ENOENT,
+                              "expected a Python that starts (the package was made with %s), found "
+                              "none at %s, which --python names",
+                              want, u->o->python);
     if (best < 0)
         return twin_error_set(err, TWIN_ENOENT,
-                              "%s: no Python that starts (the package was made with %s)",
-                              u->o->python ? u->o->python : "PATH", want);
+                              "expected a Python that starts (the package was made with %s), found "
+                              "neither python, python3 nor %s in PATH, %.200s; name one with "
+                              "--python",
+                              want, minor, tw_text_or(getenv("PATH"), "which is not set"));
     if (best == 0 && u->o->build)
         return twin_error_set(err, TWIN_ENOENT,
                               "the package was made with Python %s, and %s is %s: name one of that "
@@ -241,11 +249,17 @@ static bool option_ok(const char *option)
     return false;
 }
 
-static const char *why_it_failed(const struct tw_ask *a)
+/* What it complained of: where stderr has nothing (venv's way), what it printed first. */
+static const char *why_it_failed(struct tw_ask *a)
 {
     if (a->late)
         return "not done after an hour";
-    return *a->complaint ? a->complaint : "failed";
+    if (a->missing)
+        return "there is no such program";
+    if (*a->complaint || !a->out)
+        return tw_text_or(a->complaint, "failed");
+    a->out[strcspn(a->out, "\n")] = '\0';
+    return *a->out ? a->out : "failed";
 }
 
 /* Runs a program in the code's folder, for at most an hour. what: begins the message of a
@@ -286,9 +300,14 @@ static int pip(struct tw_unpack *u, const char *const *words, struct twin_error 
     while (*words && n < ROOM - 1)
         argv[n++] = *words++;
     argv[n] = NULL;
-    return ask_program(
-        u, argv, "pip could not install what the lock list names (options for it: --pip-option)",
-        err);
+    char *what = tw_printf(
+        "%s -m pip, with %s, could not install what the lock list names (options "
+        "for it: --pip-option)",
+        u->python,
+        u->o->pip && *u->o->pip ? "the options of --pip-option" : "no options but the package's");
+    int rc = what ? ask_program(u, argv, what, err) : tw_no_memory(err, "for pip");
+    tw_free(what);
+    return rc;
 }
 
 /* A fresh virtual environment with the packages of the list; u->python becomes its interpreter.
@@ -303,7 +322,9 @@ static int build_environment(struct tw_unpack *u, const json_t *lock, struct twi
     tw_unpack_say(u, "a fresh virtual environment");
     if (rc == 0)
         rc = ask_program(u, (const char *const[]){u->python, "-m", "venv", venv, NULL},
-                         "cannot make a virtual environment", err);
+                         "cannot make a virtual environment (python -m venv; another interpreter: "
+                         "--python)",
+                         err);
     if (rc == 0) {
         tw_free(u->python);
         u->python = tw_printf("%s/bin/python", venv);
