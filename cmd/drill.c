@@ -22,12 +22,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TRUSTED_MAX = 8 };
+enum { TRUSTED_MAX = 8, IDENTITIES_MAX = 8 };
 
 struct drill_args {
     const char *kind, *checkpoint, *resume, *home, *with, *requirements, *baseline, *trust;
     const char *registry, *mirror, *bad;
-    struct tw_strings trusted;
+    struct tw_strings trusted, identities;
     bool rerun, json, quiet;
 };
 
@@ -48,9 +48,14 @@ static const struct tw_option options[] = {
      "sign is about",
      FIELD(baseline)},
     {"registry", 0, TW_OPT_DIR, "DIR", NULL, "Registry",
-     "of rollback and registry-loss: the registry's folder, or s3://BUCKET/PREFIX, which is copied "
-     "(default: $TWINRUN_REGISTRY)",
+     "of rollback and registry-loss: the registry's folder, s3://BUCKET/PREFIX or "
+     "oci://HOST:PORT/NAME, which is copied (default: $TWINRUN_REGISTRY)",
      FIELD(registry)},
+    {"identity", 'i', TW_OPT_LIST, "FILE", NULL, "Registry",
+     "of an encrypted registry: an identity file of age, or a private key in a PEM file, that "
+     "opens "
+     "it",
+     FIELD(identities)},
     {"bad", 0, TW_OPT_FILE, "PATH", NULL, "Registry",
      "of rollback: what comes into production (default: the version that is there, with zeros in "
      "its second half)",
@@ -161,6 +166,8 @@ struct paths {
     char *with, *requirements, *baseline, *bad;
     char *trust[2 * TRUSTED_MAX];
     size_t trust_count;
+    const char *opens[IDENTITIES_MAX];
+    struct tw_strings identities;
     char twinrun[PATH_MAX];
 };
 
@@ -168,6 +175,8 @@ static void free_paths(struct paths *p)
 {
     for (size_t i = 0; i < p->trust_count; i++)
         tw_free(p->trust[i]);
+    for (size_t i = 0; i < p->identities.count; i++)
+        tw_free((char *)(uintptr_t)p->opens[i]);
     tw_free(p->with);
     tw_free(p->requirements);
     tw_free(p->baseline);
@@ -209,6 +218,14 @@ static int name_paths(const struct drill_args *a, struct paths *p, struct tw_dri
         rc = name_trust("--trust", a->trust, p, err);
     for (size_t i = 0; rc == 0 && a->baseline && i < a->trusted.count; i++)
         rc = name_trust("--key", a->trusted.items[i], p, err);
+    p->identities.items = p->opens;
+    for (size_t i = 0; rc == 0 && i < a->identities.count; i++) {
+        char *path = NULL;
+        rc = name_path(a->identities.items[i], &path, err);
+        p->opens[i] = path;
+        p->identities.count += rc == 0;
+    }
+    asked->identities = &p->identities;
     asked->with = p->with;
     asked->requirements = p->requirements;
     asked->baseline = p->baseline;
@@ -313,9 +330,12 @@ _Static_assert(sizeof wants / sizeof wants[0] == TW_DRILL_KINDS, "what each dril
 static int check_options(const struct drill_args *a, enum tw_drill_kind kind)
 {
     const struct wants *w = &wants[kind];
-    if (w->job ? a->registry || a->bad || a->rerun || a->mirror : a->checkpoint || a->resume)
-        return tw_bad_use("drill", w->job ? "--registry, --bad, --rerun, --mirror: drills of a "
-                                            "registry take them"
+    const bool of_registry = a->registry || a->bad || a->rerun || a->mirror || a->identities.count;
+    if (a->identities.count > IDENTITIES_MAX)
+        return tw_bad_use("drill", "--identity: expected up to %d of them", IDENTITIES_MAX);
+    if (w->job ? of_registry : a->checkpoint || a->resume)
+        return tw_bad_use("drill", w->job ? "--registry, --identity, --bad, --rerun, --mirror: "
+                                            "drills of a registry take them"
                                           : "--checkpoint, --resume: drills of a job take them");
     if (!w->job && !registry_of(a))
         return tw_bad_use("drill", "expected --registry DIR, or TWINRUN_REGISTRY");

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <twin/error.h>
 
+struct tw_strings;
 struct twin_trust;
 
 enum tw_drill_kind {
@@ -47,9 +48,11 @@ struct tw_drill_asked {
     const char *const *trust;
     size_t trust_count;  /* 16 at most */
     const char *twinrun; /* this program, absolute: upgrade, rollback */
-    /* rollback, registry-loss: a folder or s3://..., and who is trusted in it */
+    /* rollback, registry-loss: a folder, s3://... or oci://..., and who is trusted in it */
     const char *registry;
     const struct twin_trust *trusted;
+    /* of an encrypted registry: files of keys that open it, absolute; never NULL for these two */
+    const struct tw_strings *identities;
     const char *model;  /* rollback */
     const char *bad;    /* rollback: what is promoted; NULL: the version in production, damaged */
     bool rerun;         /* rollback: replay the version's package, too */

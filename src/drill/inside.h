@@ -26,6 +26,7 @@ struct dr_run {
     const char *copy_of;
     bool agents;  /* ours are in the job */
     bool is_ours; /* not the job, but this program once more */
+    bool secret;  /* what it writes is not copied into its run folder */
     enum dr_moment moment;
     /* puts something into the copy before the job starts; may be NULL */
     int (*fill)(void *user, const char *work, struct twin_error *err);
@@ -92,11 +93,12 @@ int dr_registry_loss(struct dr_drill *d);
  * there, so no entry of a drill can ever be taken for one of the registry.
  */
 struct dr_staging {
-    char *folder;           /* HOME/drills/... */
-    char *registry;         /* folder/registry */
-    char *key, *pub;        /* files */
-    struct twin_trust *own; /* that key alone */
-    char (*entry)[64];      /* names of the log's files, in order */
+    char *folder;                        /* HOME/drills/... */
+    char *registry;                      /* folder/registry */
+    char *key, *pub;                     /* files */
+    struct twin_trust *own;              /* that key alone */
+    const struct tw_strings *identities; /* of tw_drill_asked */
+    char (*entry)[64];                   /* names of the log's files, in order */
     size_t entries;
     int lock;
 };
@@ -110,7 +112,8 @@ int dr_copy_registry(const char *from, const char *to, struct dr_staging *names,
 char *dr_below(const struct dr_staging *s, const char *name); /* malloc'ed path */
 /* The drill's key vouches for all entries of the copy so far. */
 int dr_vouch(const struct dr_staging *s, struct tw_registry *r, struct twin_error *err);
-/* Opens the copy as those see it who trust the drill's key: it vouches for what was there. */
+/* Opens the copy as those see it who trust the drill's key: it vouches for what was there. What is
+ * encrypted in it can be read where there are identities. */
 int dr_staging_open(struct dr_staging *s, struct tw_registry *r, struct twin_error *err);
 
 /* killer.c: a thread that looks at the saves of one file and kills. */

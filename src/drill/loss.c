@@ -20,6 +20,7 @@ struct loss_drill {
     struct dr_staging s;
     struct tw_registry now;
     char *content; /* path of a content in the copy that the log names */
+    char *list;    /* of an encrypted one: path of a list that says what lies where; else NULL */
     char *aside;   /* where a file waits */
     bool silent;
 };
@@ -29,7 +30,7 @@ struct loss {
     const char *what;
     int (*harm)(struct loss_drill *l, const char *path);
     int (*undo)(struct loss_drill *l, const char *path);
-    enum { MIDDLE, LAST, CONTENT } of;
+    enum { MIDDLE, LAST, CONTENT, LIST } of;
     bool by_insider; /* judged by who trusts the one who did it */
 };
 
@@ -122,6 +123,8 @@ static const struct loss losses[] = {
     {"a content lost", take_away, put_back, CONTENT, false},
     {"a content cut in half", cut_in_half, put_back, CONTENT, false},
     {"a bit of a content turned over", flip, put_back, CONTENT, false},
+    {"a list of encrypted contents lost", take_away, put_back, LIST, false},
+    {"a bit of a list of encrypted contents turned over", flip, put_back, LIST, false},
 };
 
 /* ---- what verify does */
@@ -137,6 +140,7 @@ static int verify(struct loss_drill *l, const struct twin_trust *trust, char **f
     int rc = tw_registry_open(l->s.registry, trust, &r, &why);
     if (rc == 0) {
         rc = tw_registry_remember(&r, l->now.count, tw_registry_head(&l->now), "this home", &why);
+        rc = rc ? rc : tw_registry_unseal(&r, l->d->asked->identities, &why);
         rc = rc ? rc : tw_registry_check_contents(&r, &read, &why);
         if (rc == 0 && r.faults > 0 && !(*fault = tw_strdup(r.fault[0].what)))
             rc = tw_no_memory(&why, "for a drill");
@@ -149,11 +153,20 @@ static int verify(struct loss_drill *l, const struct twin_trust *trust, char **f
     return twin_error_set(l->d->err, rc == TWIN_EINTR ? rc : TWIN_ENOMEM, "%s", why.message);
 }
 
-static int try_loss(struct loss_drill *l, const struct loss *loss)
+/* What it happens to; malloc'ed. */
+static char *path_of(const struct loss_drill *l, const struct loss *loss)
 {
     const size_t at = loss->of == MIDDLE ? l->s.entries / 2 : l->s.entries - 1;
-    char *path = loss->of == CONTENT ? tw_strdup(l->content)
-                                     : tw_printf("%s/log/%s", l->s.registry, l->s.entry[at]);
+    if (loss->of == CONTENT)
+        return tw_strdup(l->content);
+    if (loss->of == LIST)
+        return tw_strdup(l->list);
+    return tw_printf("%s/log/%s", l->s.registry, l->s.entry[at]);
+}
+
+static int try_loss(struct loss_drill *l, const struct loss *loss)
+{
+    char *path = path_of(l, loss);
     char *fault = NULL;
     struct dr_drill *d = l->d;
     int rc = path ? loss->harm(l, path) : tw_no_memory(d->err, "for a drill");
@@ -177,6 +190,12 @@ static int try_loss(struct loss_drill *l, const struct loss *loss)
 
 /* ---- the whole */
 
+/* malloc'ed */
+static char *content_path(const struct loss_drill *l, const char *sha256)
+{
+    return tw_printf("%s/contents/%s", l->s.registry, sha256);
+}
+
 /* The smallest file with bytes of the newest version that has contents: one that the log names. */
 static int choose_content(struct loss_drill *l)
 {
@@ -196,7 +215,9 @@ static int choose_content(struct loss_drill *l)
                     least = a.file[i].bytes;
                     digest = a.file[i].sha256;
                 }
-            if (digest && !(l->content = tw_printf("%s/contents/%s", l->s.registry, digest)))
+            /* of an encrypted one what lies there is the ciphertext */
+            const char *sealed = digest ? tw_store_sealed_as(r->store, digest) : NULL;
+            if (digest && !(l->content = content_path(l, sealed ? sealed : digest)))
                 rc = tw_no_memory(l->d->err, "for a drill");
             tw_artifact_free(&a);
             if (rc != 0 || l->content)
@@ -252,6 +273,8 @@ static int lose(struct loss_drill *l)
                             fault);
     tw_free(fault);
     for (size_t i = 0; i < sizeof losses / sizeof losses[0] && rc == 0; i++) {
+        if (losses[i].of == LIST && !l->list)
+            continue; /* nothing is encrypted */
         dr_say(d, losses[i].what);
         rc = try_loss(l, &losses[i]);
     }
@@ -279,9 +302,14 @@ int dr_registry_loss(struct dr_drill *d)
     rc = rc ? rc : choose_content(&l);
     if (rc == 0 && !(l.aside = dr_below(&l.s, "aside")))
         rc = tw_no_memory(d->err, "for a drill");
+    if (rc == 0 && l.now.sealed_count && !(l.list = content_path(&l, l.now.sealed[0].sha256)))
+        rc = tw_no_memory(d->err, "for a drill");
+    if (rc == 0 && tw_registry_seal(&l.now) && !tw_store_can_open(l.now.store))
+        dr_note(d, "without --identity: encrypted files are digested, and not opened");
     rc = rc ? rc : lose(&l);
     tw_free(l.aside);
     tw_free(l.content);
+    tw_free(l.list);
     tw_registry_close(&l.now);
     dr_staging_end(&l.s);
     return rc;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +28,8 @@ struct rollback {
     uint64_t version; /* the good one */
     const char *name; /* of the artifact's file or folder, wherever it lies */
     struct dr_run before;
-    struct tw_store *store; /* of the copy */
+    struct tw_registry copy; /* as those see it who trust the drill's key */
+    struct tw_store *store;  /* of the copy */
 };
 
 /* ---- artifacts */
@@ -92,16 +94,11 @@ static int append_bad(struct rollback *b)
 {
     const char *const keys[] = {b->s.key};
     char *model = (char *)(uintptr_t)b->d->asked->model;
-    struct tw_registry r;
-    int rc = dr_staging_open(&b->s, &r, b->d->err);
-    const struct tw_model *m = rc ? NULL : tw_registry_model(&r, model);
-    if (rc == 0 && (!m || r.faults > 0))
-        rc = twin_error_set(b->d->err, TWIN_EFORMAT, "the copy of the registry is damaged: %s",
-                            r.faults ? r.fault[0].what : "its model is gone");
-    if (rc != 0) {
-        tw_registry_close(&r);
-        return rc;
-    }
+    struct tw_registry *r = &b->copy;
+    const struct tw_model *m = tw_registry_model(r, model);
+    if (!m || r->faults > 0)
+        return twin_error_set(b->d->err, TWIN_EFORMAT, "the copy of the registry is damaged: %s",
+                              r->faults ? r->fault[0].what : "its model is gone");
     const uint64_t version = m->count + 1;
     struct tw_entry add = {
         .kind = TW_ENTRY_ADD, .model = model, .version = version, .why = "a drill"};
@@ -114,9 +111,10 @@ static int append_bad(struct rollback *b)
                           .why = "a drill"};
     memcpy(add.artifact, b->bad.digest, sizeof add.artifact);
     memcpy(go.artifact, b->bad.digest, sizeof go.artifact);
-    rc = tw_registry_append(&r, &add, keys, 1, b->d->err);
-    rc = rc ? rc : tw_registry_append(&r, &go, keys, 1, b->d->err);
-    tw_registry_close(&r);
+    int rc = tw_sealed_into(r, &add, b->d->err);
+    rc = rc ? rc : tw_registry_append(r, &add, keys, 1, b->d->err);
+    rc = rc ? rc : tw_registry_append(r, &go, keys, 1, b->d->err);
+    json_decref(add.details);
     return rc;
 }
 
@@ -185,6 +183,18 @@ static char *with_path(const char *word, const char *path)
     return tw_buf_steal(&out);
 }
 
+/* The plaintext of an encrypted artifact does not stay in the folder of a run, which does. */
+static int take_away(const struct twin_run *run, struct twin_error *err)
+{
+    char *path = tw_printf("%s/work/" CHECKED_FOLDER, run->dir);
+    struct stat st;
+    int rc = path ? 0 : tw_no_memory(err, "for a drill");
+    if (rc == 0 && lstat(path, &st) == 0)
+        rc = tw_remove_tree(path, NULL, err);
+    tw_free(path);
+    return rc;
+}
+
 /* Runs the check on an artifact; r->run is the caller's. */
 static int run_check(struct rollback *b, const struct tw_artifact *a, struct dr_run *r)
 {
@@ -199,8 +209,15 @@ static int run_check(struct rollback *b, const struct tw_artifact *a, struct dr_
     for (; rc == 0 && made < n; made++)
         if (!(argv[made] = with_path(words[made], path)))
             rc = tw_no_memory(b->d->err, "for a drill");
-    *r = (struct dr_run){.argv = argv, .fill = put_artifact, .fill_user = &c};
+    *r = (struct dr_run){.argv = argv,
+                         .fill = put_artifact,
+                         .fill_user = &c,
+                         .secret = tw_store_is_sealed(b->store)};
     rc = rc ? rc : dr_make(b->d->asked, r, b->d->err);
+    if (r->run && tw_store_is_sealed(b->store)) {
+        const int left = take_away(r->run, rc ? NULL : b->d->err);
+        rc = rc ? rc : left;
+    }
     r->argv = NULL;
     r->fill = NULL;
     for (size_t i = 0; argv && i < made; i++)
@@ -292,26 +309,26 @@ static int digest_bad(struct rollback *b, bool *noticed)
 static int roll_back(struct rollback *b, const char *into, int *code)
 {
     const struct tw_drill_asked *asked = b->d->asked;
+    const struct tw_strings *opens = asked->identities;
     char *home = dr_below(&b->s, "home"), *empty = dr_below(&b->s, "empty");
-    char *argv[] = {(char *)(uintptr_t)asked->twinrun,
-                    "registry",
-                    "rollback",
-                    (char *)(uintptr_t)asked->model,
-                    "--registry",
-                    b->s.registry,
-                    "--home",
-                    home,
-                    "--key",
-                    b->s.key,
-                    "--pub",
-                    b->s.pub,
-                    "--into",
-                    (char *)(uintptr_t)into,
-                    asked->rerun ? "--rerun" : NULL,
-                    NULL};
-    struct dr_run r = {.argv = argv, .copy_of = empty, .is_ours = true};
+    const char *const words[] = {asked->twinrun, "registry", "rollback", asked->model, "--registry",
+                                 b->s.registry,  "--home",   home,       "--key",      b->s.key,
+                                 "--pub",        b->s.pub,   "--into",   into,         "--rerun"};
+    size_t n = sizeof words / sizeof *words - (asked->rerun ? 0 : 1);
+    const char **argv = tw_calloc(n + 2 * opens->count + 1, sizeof *argv);
     dr_say(b->d, "twinrun registry rollback");
-    int rc = home && empty ? tw_mkdirs(empty, b->d->err) : tw_no_memory(b->d->err, "for a drill");
+    int rc = argv && home && empty ? tw_mkdirs(empty, b->d->err)
+                                   : tw_no_memory(b->d->err, "for a drill");
+    if (rc == 0)
+        memcpy(argv, words, n * sizeof *argv);
+    for (size_t i = 0; i < opens->count && rc == 0; i++) {
+        argv[n++] = "--identity";
+        argv[n++] = opens->items[i];
+    }
+    struct dr_run r = {.argv = (char *const *)(uintptr_t)argv,
+                       .copy_of = empty,
+                       .is_ours = true,
+                       .secret = tw_store_is_sealed(b->store)};
     rc = rc ? rc : dr_make(asked, &r, b->d->err);
     if (rc == 0) {
         *code = r.run->exit_code;
@@ -319,6 +336,7 @@ static int roll_back(struct rollback *b, const char *into, int *code)
             dr_note(b->d, "rolled back: no, exit code %d: its output is in %s", *code, r.run->dir);
     }
     twin_run_free(r.run);
+    tw_free(argv);
     tw_free(home);
     tw_free(empty);
     return rc;
@@ -397,8 +415,14 @@ int dr_rollback(struct dr_drill *d)
     struct rollback b = {.d = d};
     bool noticed = false, repeats = true;
     int rc = dr_staging_begin(d, &b.s, &b.now);
+    if (rc == 0 && tw_registry_seal(&b.now) && !tw_store_can_open(b.now.store))
+        rc = twin_error_set(d->err, TWIN_EINVAL,
+                            "expected --identity FILE: the files of %s are encrypted, and a "
+                            "rollback and a check read them",
+                            d->asked->registry);
     rc = rc ? rc : find_good(&b);
-    rc = rc ? rc : tw_store_open(b.s.registry, false, &b.store, d->err);
+    rc = rc ? rc : dr_staging_open(&b.s, &b.copy, d->err);
+    b.store = b.copy.store;
     if (rc == 0 && d->asked->argv)
         rc = check_good(&b, &repeats);
     if (rc == 0 && repeats) {
@@ -411,7 +435,7 @@ int dr_rollback(struct dr_drill *d)
     twin_run_free(b.before.run);
     tw_artifact_free(&b.good);
     tw_artifact_free(&b.bad);
-    tw_store_close(b.store);
+    tw_registry_close(&b.copy);
     tw_registry_close(&b.now);
     dr_staging_end(&b.s);
     return rc;

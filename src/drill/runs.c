@@ -52,7 +52,7 @@ static int begin_run(void *user, const char *run_dir, struct twin_error *err)
 int dr_make(const struct tw_drill_asked *asked, struct dr_run *r, struct twin_error *err)
 {
     struct aimed a = {.checkpoint = asked->checkpoint, .run = r};
-    const struct twin_launch_watcher watcher = {.user = &a, .started = aim};
+    const struct twin_launch_watcher watcher = {.user = &a, .started = aim, .no_copies = r->secret};
     const struct twin_launch_options o = {.argv = r->argv,
                                           .env = r->env,
                                           .home = asked->home,

@@ -172,6 +172,8 @@ int dr_staging_open(struct dr_staging *s, struct tw_registry *r, struct twin_err
         tw_registry_close(r);
         rc = rc ? rc : tw_registry_open(s->registry, s->own, r, err);
     }
+    if (rc == 0 && (rc = tw_registry_unseal(r, s->identities, err)) != 0)
+        tw_registry_close(r);
     if (rc != 0)
         *r = (struct tw_registry){0};
     return rc;
@@ -180,7 +182,7 @@ int dr_staging_open(struct dr_staging *s, struct tw_registry *r, struct twin_err
 int dr_staging_begin(struct dr_drill *d, struct dr_staging *s, struct tw_registry *now)
 {
     const struct tw_drill_asked *asked = d->asked;
-    *s = (struct dr_staging){.lock = -1};
+    *s = (struct dr_staging){.lock = -1, .identities = asked->identities};
     dr_say(d, "a copy of the registry");
     int rc = tw_registry_open(asked->registry, asked->trusted, now, d->err);
     if (rc != 0) {
@@ -192,12 +194,8 @@ int dr_staging_begin(struct dr_drill *d, struct dr_staging *s, struct tw_registr
                               "expected a registry without fault by keys that are trusted, found: "
                               "%s",
                               now->faults ? now->fault[0].what : "nobody was named to be trusted");
-    if (tw_registry_seal(now))
-        return twin_error_set(d->err, TWIN_EUNSUPPORTED,
-                              "expected a registry whose files are not encrypted: a drill cannot "
-                              "open those of %s; make one without --encrypt for it",
-                              asked->registry);
-    rc = make_folder(d, s);
+    rc = tw_registry_unseal(now, asked->identities, d->err);
+    rc = rc ? rc : make_folder(d, s);
     rc = rc ? rc : twin_key_new(s->key, TWIN_KEY_ED25519, d->err);
     rc = rc ? rc : twin_trust_keys(&s->pub, 1, &s->own, d->err);
     return rc ? rc : dr_copy_registry(asked->registry, s->registry, s, d->err);

@@ -458,7 +458,8 @@ static int list_file(struct listing *l, struct twin_run_file file, const char *p
         why = hash_file(l->root, path, l->chunk, ROOM, f);
     if (!why)
         l->hashed += f->bytes < left ? f->bytes : left;
-    if (!why && f->bytes < ROOM) /* then the chunk holds all of it */
+    const bool copies = !l->watcher || !l->watcher->no_copies;
+    if (!why && copies && f->bytes < ROOM) /* then the chunk holds all of it */
         keep_text(run, f, l->chunk, (size_t)f->bytes, &l->kept);
     if (!why && l->watcher && l->watcher->file)
         l->watcher->file(l->watcher->user, run, f);

@@ -59,6 +59,8 @@ struct twin_launch_watcher {
     /* The job has ended and all is known of it. Called after `before`, whatever happened, also when
      * the run has failed. */
     void (*after)(void *user, const struct twin_run *run);
+    /* what the job wrote is listed with its digest, and not copied into the run folder */
+    bool no_copies;
 };
 
 /* To whom a run belongs: what a fleet's figures are told apart by (docs/slo.md). Texts are "" where

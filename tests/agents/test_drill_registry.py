@@ -190,18 +190,6 @@ def test_registries_that_are_not_fit(stocked):
         assert "expected a registry without fault" in drill(stocked, *words, rc=2)
 
 
-def test_an_encrypted_registry_is_refused(registry):  # noqa: F811
-    algorithm = ("genpkey", "-algorithm", "X25519", "-out", "restore.pem")
-    public = ("pkey", "-in", "restore.pem", "-pubout", "-out", "restore.pub.pem")
-    for words in (algorithm, public):
-        subprocess.run(["openssl", *words], cwd=registry.work, check=True, timeout=60)
-    registry(*("init", "--key", "ci.key"), *("--encrypt", "openssl:restore.pub.pem"))
-    registry.add()
-    for words in (("rollback", "resnet"), ("registry-loss",)):
-        said = drill(registry, *words, rc=2)
-        assert "expected a registry whose files are not encrypted" in said
-
-
 # ---------------------------------------------------------------- registry-loss
 
 # what is done, and a word of why it is found: not that the file cannot be read for another reason
@@ -348,6 +336,7 @@ def test_a_full_disk(stocked):
         (("rollback", "m"), "expected --registry"),
         (("rollback", "m", "--registry", "R"), "expected whom to trust"),
         (("rollback", "m", "--registry", "R", "-c", "x"), "drills of a job take them"),
+        (("node", "-c", "x", "-i", "x", "--", "true"), "drills of a registry take them"),
         (("registry-loss", "m", "--registry", "R"), "expected nothing behind it"),
         (("registry-loss", "--registry", "R", "--rerun"), "--bad and --rerun with"),
         (("rollback", "m", "--registry", "R", "--mirror", "x"), "--mirror goes with"),
