@@ -10,12 +10,14 @@
 #include "json_text.h"
 
 #include "src/jobfile/jobfile.h"
+#include "src/package/package.h"
+#include "src/package/replayed.h"
 
 #include <stdio.h>
 #include <string.h>
 
 struct manifest_args {
-    const char *name, *space, *image, *driver, *data, *snapshot, *run_id, *output;
+    const char *name, *space, *image, *package, *driver, *data, *snapshot, *run_id, *output;
     struct tw_strings pool, pool_labels;
     uint64_t nodes, gpus, cpus, retries, seed;
     bool json;
@@ -28,7 +30,12 @@ static const struct tw_option options[] = {
     {"namespace", 0, TW_OPT_STRING, "NAME", NULL, "Write", "namespace of a Kubernetes cluster",
      FIELD(space)},
     {"image", 'i', TW_OPT_STRING, "IMAGE", NULL, "Write",
-     "container image by its digest: REPOSITORY@sha256:DIGEST", FIELD(image)},
+     "container image by its digest: REPOSITORY@sha256:DIGEST (default: the package's)",
+     FIELD(image)},
+    {"package", 0, TW_OPT_DIR, "PACKAGE", NULL, "Package",
+     "the package (twinrun pack --image) whose image the job is to have: write takes it, lint says "
+     "where the file has another one",
+     FIELD(package)},
     {"pool", 'p', TW_OPT_LIST, "LABEL=VALUE", NULL, "Write",
      "nodes with this label, all of one type; a feature for Slurm", FIELD(pool)},
     {"driver", 0, TW_OPT_STRING, "VERSION", NULL, "Write",
@@ -77,6 +84,47 @@ static const struct tw_pair examples[] = {
      "a script for sbatch, and what it does not fix yet"},
     {NULL, NULL},
 };
+
+/* ---- the package */
+
+/* The image that the package names; *out is freed by the caller in any case. -1, or the exit
+ * code. */
+static int image_of(const char *package, struct tw_package_image *out)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    *out = (struct tw_package_image){.reference = NULL};
+    if (!package)
+        return -1;
+    if (!twin_package_is(package))
+        return tw_bad_use("manifest", "--package %s: expected a package (twinrun pack makes one)",
+                          package);
+    if (tw_package_image(package, out, &err) != 0)
+        return tw_trouble(&err, "manifest: --package %s", package);
+    if (!out->is_named)
+        return tw_trouble(NULL,
+                          "manifest: --package %s: expected a package that names its image, found "
+                          "one without: twinrun pack --image IMAGE",
+                          package);
+    if (out->moved)
+        return tw_trouble(NULL,
+                          "manifest: --package %s: expected the image of its run, found that it "
+                          "names %s, and its run was made in %s: pack it again with --image "
+                          "REPOSITORY@%s",
+                          package, out->digest, out->recorded, out->recorded);
+    return -1;
+}
+
+static struct tw_jobfile_asked asked_of(const char *const *pool_labels,
+                                        const struct tw_package_image *image)
+{
+    struct tw_jobfile_asked asked = {.pool_labels = pool_labels};
+    if (image->is_named) {
+        asked.image_digest[0] = image->digest;
+        asked.image_digest[1] = *image->manifest ? image->manifest : NULL;
+        asked.image_reference = image->reference;
+    }
+    return asked;
+}
 
 /* ---- lint */
 
@@ -155,7 +203,7 @@ static void print_linted(FILE *out, const struct linted *l, size_t count)
 }
 
 /* "-": standard input. 0, or an exit code; said. */
-static int lint_file(const struct manifest_args *a, const char *given, struct linted *l)
+static int lint_file(const char *given, const struct tw_jobfile_asked *asked, struct linted *l)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const bool is_stdin = strcmp(given, "-") == 0;
@@ -164,7 +212,7 @@ static int lint_file(const struct manifest_args *a, const char *given, struct li
     l->file = is_stdin ? "stdin" : given;
     int rc = tw_read_file(is_stdin ? "/dev/stdin" : given, TW_JOBFILE_BYTES, &text, &bytes, &err);
     if (rc == 0)
-        rc = tw_jobfile_lint(l->file, text, bytes, a->pool_labels.items, &l->found, &err);
+        rc = tw_jobfile_lint(l->file, text, bytes, asked, &l->found, &err);
     tw_free(text);
     if (rc != 0)
         return tw_trouble(&err, "manifest: cannot read the file");
@@ -176,13 +224,15 @@ static int lint_file(const struct manifest_args *a, const char *given, struct li
     return 0;
 }
 
-static int lint(const struct manifest_args *a, char **files, size_t count)
+static int lint(const struct manifest_args *a, const struct tw_package_image *image, char **files,
+                size_t count)
 {
+    const struct tw_jobfile_asked asked = asked_of(a->pool_labels.items, image);
     struct linted *l = tw_calloc(count, sizeof *l);
     int rc = l ? 0 : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "manifest: no memory");
     json_t *list = a->json ? json_array() : NULL;
     for (size_t i = 0; rc == 0 && i < count; i++) {
-        rc = lint_file(a, files[i], &l[i]);
+        rc = lint_file(files[i], &asked, &l[i]);
         if (rc == 0 && a->json && json_array_append_new(list, linted_json(&l[i])) != 0)
             rc = tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "manifest: no memory");
     }
@@ -206,13 +256,13 @@ static int lint(const struct manifest_args *a, char **files, size_t count)
 
 /* ---- write */
 
-/* What was written, held against the rules: what does not hold is said on stderr. pool_labels: the
+/* What was written, held against the rules: what does not hold is said on stderr. asked: with the
  * labels of --pool, which the user chose as those of one type. */
-static int lint_written(const char *text, const char *file, const char *const *pool_labels)
+static int lint_written(const char *text, const char *file, const struct tw_jobfile_asked *asked)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct linted l = {.file = file};
-    int rc = tw_jobfile_lint(file, text, strlen(text), pool_labels, &l.found, &err);
+    int rc = tw_jobfile_lint(file, text, strlen(text), asked, &l.found, &err);
     if (rc != 0) {
         rc = tw_trouble(&err, "manifest: it was written, and cannot be held against the rules");
     } else {
@@ -243,25 +293,27 @@ static int print_text(const char *text)
     return tw_trouble(NULL, "manifest: cannot write to stdout");
 }
 
-static int hand_out(const struct manifest_args *a, const char *text)
+static int hand_out(const struct manifest_args *a, const struct tw_package_image *image,
+                    const char *text)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char **labels = labels_of(&a->pool);
+    const struct tw_jobfile_asked asked = asked_of((const char *const *)labels, image);
     int rc = 0;
     if (a->output && tw_write_file_atomic(a->output, text, strlen(text), &err) != 0)
         rc = tw_trouble(&err, "manifest: cannot write the file");
     else if (!a->output)
         rc = print_text(text);
     if (rc == 0)
-        rc = lint_written(text, a->output ? a->output : "stdout", (const char *const *)labels);
+        rc = lint_written(text, a->output ? a->output : "stdout", &asked);
     for (size_t i = 0; labels && i < a->pool.count; i++)
         tw_free(labels[i]);
     tw_free(labels);
     return rc;
 }
 
-static int write_file(const struct manifest_args *a, const char *kind_name, char **argv,
-                      size_t argc)
+static int write_file(const struct manifest_args *a, const struct tw_package_image *image,
+                      const char *kind_name, char **argv, size_t argc)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     const enum tw_jobfile_kind kind = tw_jobfile_kind_of(kind_name);
@@ -272,6 +324,12 @@ static int write_file(const struct manifest_args *a, const char *kind_name, char
     if (a->json || a->pool_labels.count)
         return tw_bad_use("manifest", "write: expected neither --json nor --pool-label, which are "
                                       "for lint");
+    if (a->package && !a->image && !image->reference)
+        return tw_trouble(NULL,
+                          "manifest: --package %s: its image %s came from no registry, so no "
+                          "cluster can fetch it: push it, and write --image REPOSITORY@sha256:... "
+                          "beside --package",
+                          a->package, image->id);
     const char *colon = a->data ? strchr(a->data, ':') : NULL;
     if (a->data && (!colon || colon == a->data))
         return tw_bad_use("manifest", "--data: expected CLAIM:PATH, found \"%s\"", a->data);
@@ -279,7 +337,7 @@ static int write_file(const struct manifest_args *a, const char *kind_name, char
         claim = tw_strndup(a->data, (size_t)(colon - a->data));
     const struct tw_jobfile_job job = {.name = a->name,
                                        .space = a->space,
-                                       .image = a->image,
+                                       .image = a->image ? a->image : image->reference,
                                        .pool = a->pool.items,
                                        .driver = a->driver,
                                        .claim = claim,
@@ -295,7 +353,7 @@ static int write_file(const struct manifest_args *a, const char *kind_name, char
                                        .argv = argv,
                                        .argc = argc};
     int rc = tw_jobfile_write(kind, &job, &text, &err);
-    rc = rc ? tw_trouble(&err, "manifest: cannot write the file") : hand_out(a, text);
+    rc = rc ? tw_trouble(&err, "manifest: cannot write the file") : hand_out(a, image, text);
     tw_free(claim);
     tw_free(text);
     return rc;
@@ -309,19 +367,23 @@ static int run(int argc, char **argv)
     if (rc >= 0)
         return rc;
     const char *verb = rest.count && !rest.is_job ? rest.items[0] : "";
-    if (strcmp(verb, "lint") == 0) {
+    struct tw_package_image image;
+    if ((rc = image_of(a.package, &image)) >= 0) {
+        /* it was said */
+    } else if (strcmp(verb, "lint") == 0) {
         if (rest.count < 2)
             rc = tw_bad_use("manifest", "lint: expected files, found none");
         else
-            rc = lint(&a, rest.items + 1, rest.count - 1);
+            rc = lint(&a, &image, rest.items + 1, rest.count - 1);
     } else if (strcmp(verb, "write") != 0) {
         rc = tw_bad_use("manifest", "expected lint or write, found \"%s\"", verb);
     } else if (rest.count < 4 || strcmp(rest.items[2], "--") != 0) {
         rc = tw_bad_use("manifest", "write: expected argo, k8s, trainjob or slurm, then -- and the "
                                     "job's command");
     } else {
-        rc = write_file(&a, rest.items[1], rest.items + 3, rest.count - 3);
+        rc = write_file(&a, &image, rest.items[1], rest.items + 3, rest.count - 3);
     }
+    tw_package_image_free(&image);
     tw_free(a.pool.items);
     tw_free(a.pool_labels.items);
     return rc;

@@ -9,6 +9,7 @@
 static const struct {
     const char *name, *reason;
 } rules[] = {
+    [TW_RULE_PACKAGE] = {"package", "in another image the package's run is not repeated"},
     [TW_RULE_IMAGE] = {"image", "a tag can name another image tomorrow; a digest cannot"},
     [TW_RULE_POOL] = {"pool", "another type of processor or GPU chooses other kernels and adds in "
                               "another order"},
@@ -106,8 +107,51 @@ bool jf_is_number(const char *text)
     return tw_parse_u64(text, UINT64_MAX, &n) == 0;
 }
 
+/* ---- the image of a package */
+
+void jf_see_image(struct jf_images *x, const char *image, size_t line)
+{
+    bool is_it = false;
+    const bool has_digest = jf_has_digest(image);
+    for (size_t i = 0; has_digest && i < 2; i++) {
+        const char *digest = x->asked->image_digest[i];
+        is_it |= digest && strcmp(strrchr(image, '@') + 1, digest) == 0;
+    }
+    x->same += is_it;
+    x->others += !is_it && has_digest;
+    x->open += !is_it && !has_digest; /* a tag, or what is filled in later */
+    if (is_it || x->found)
+        return;
+    x->found = tw_strdup(image);
+    x->line = line;
+}
+
+void jf_judge_package(const struct jf_place *p, struct jf_images *x, bool elsewhere)
+{
+    const char *digest = x->asked->image_digest[0], *fix = x->asked->image_reference;
+    const struct jf_place at = {p->out, x->line ? x->line : p->line, p->where};
+    if (!fix)
+        fix = "push the package's image to a registry, and name it by REPOSITORY@sha256:DIGEST";
+    if (!digest)
+        return;
+    if (x->same)
+        jf_holds(&at, TW_RULE_PACKAGE, "%s", digest);
+    else if (x->open || elsewhere)
+        jf_say(&at, TW_RULE_PACKAGE, TW_RULE_NOT_KNOWN,
+               tw_printf("which image %s is, is not in the file; the package names %s",
+                         x->found ? x->found : "it has", digest),
+               fix);
+    else
+        jf_say(&at, TW_RULE_PACKAGE, TW_RULE_BROKEN,
+               tw_printf("expected the image that the package names, %s, found %s", digest,
+                         x->found ? x->found : "none"),
+               fix);
+    tw_free(x->found);
+    x->found = NULL;
+}
+
 int tw_jobfile_lint(const char *name, const char *text, size_t bytes,
-                    const char *const *pool_labels, struct tw_jobfile_findings *out,
+                    const struct tw_jobfile_asked *asked, struct tw_jobfile_findings *out,
                     struct twin_error *err)
 {
     *out = (struct tw_jobfile_findings){0};
@@ -115,13 +159,13 @@ int tw_jobfile_lint(const char *name, const char *text, size_t bytes,
         return twin_error_set(err, TWIN_ELIMIT, "%s: expected at most 4 MiB, found %zu bytes", name,
                               bytes);
     if (bytes >= 2 && memcmp(text, "#!", 2) == 0) {
-        int rc = jf_lint_script(name, text, bytes, pool_labels, out, err);
+        int rc = jf_lint_script(name, text, bytes, asked, out, err);
         return rc == 0 && out->failed ? tw_no_memory(err, "for the findings of %s", name) : rc;
     }
     struct jf_yaml y;
     int rc = jf_yaml_read(name, text, bytes, &y, err);
     if (rc == 0)
-        jf_lint_documents(&y, pool_labels, out);
+        jf_lint_documents(&y, asked, out);
     jf_yaml_free(&y);
     return rc == 0 && out->failed ? tw_no_memory(err, "for the findings of %s", name) : rc;
 }

@@ -71,12 +71,25 @@ bool jf_is_template(const char *text);
 /* A whole number without a sign. */
 bool jf_is_number(const char *text);
 
+/* The images of one job, held against the one that is asked for. */
+struct jf_images {
+    const struct tw_jobfile_asked *asked;
+    size_t same, open, others; /* is it; may be it; is another one */
+    size_t line;               /* of the first that is not it; 0: none */
+    char *found;               /* the first that is not it; owned */
+};
+void jf_see_image(struct jf_images *x, const char *image, size_t line);
+/* The finding of TW_RULE_PACKAGE, where an image is asked for, at the job's place or the image's.
+ * One of several is enough: what stands beside a trainer has other images. */
+void jf_judge_package(const struct jf_place *p, struct jf_images *x, bool elsewhere);
+
 /* ---- the two halves */
 
-void jf_lint_documents(const struct jf_yaml *y, const char *const *pool_labels,
+void jf_lint_documents(const struct jf_yaml *y, const struct tw_jobfile_asked *asked,
                        struct tw_jobfile_findings *out);
-int jf_lint_script(const char *name, const char *text, size_t bytes, const char *const *pool_labels,
-                   struct tw_jobfile_findings *out, struct twin_error *err);
+int jf_lint_script(const char *name, const char *text, size_t bytes,
+                   const struct tw_jobfile_asked *asked, struct tw_jobfile_findings *out,
+                   struct twin_error *err);
 
 /* ---- writing */
 

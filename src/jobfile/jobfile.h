@@ -26,6 +26,7 @@ enum tw_jobfile_rule {
     TW_RULE_RETRY,      /* what happens after a failure is in the file */
     TW_RULE_THREADS,    /* the number of threads does not follow from the node */
     TW_RULE_DIRECTIVES, /* Slurm: every directive is read, and none comes from the caller's shell */
+    TW_RULE_PACKAGE,    /* the image is the one that a package names; judged where one was given */
     TW_RULES            /* their number */
 };
 const char *tw_jobfile_rule_name(enum tw_jobfile_rule r);
@@ -55,17 +56,27 @@ void tw_jobfile_findings_free(struct tw_jobfile_findings *f);
 /* No larger file is read: a cluster takes 1.5 MiB at most. */
 enum { TW_JOBFILE_BYTES = 4 << 20 };
 
+/* What whoever asks knows. */
+struct tw_jobfile_asked {
+    /* further labels of nodes (or features of Slurm) that stand for one type of machine;
+     * NULL-terminated, may be NULL */
+    const char *const *pool_labels;
+    /* The image that each job is to have: "sha256:...", as a registry names it, and of its manifest
+     * for one platform where that is another one. NULL: any. */
+    const char *image_digest[2];
+    const char *image_reference; /* REPOSITORY@sha256:..., for the fix; may be NULL */
+};
+
 /*
  * Holds a file's text against the rules. What begins with "#!" is a script for sbatch, all else
- * YAML or JSON, of several documents. name: for messages. pool_labels: further labels of nodes (or
- * features of Slurm) that stand for one type of machine; NULL-terminated, may be NULL.
+ * YAML or JSON, of several documents. name: for messages.
  *
  * TWIN_EFORMAT: not YAML, or a key twice, a script with a NUL; TWIN_ELIMIT: too large, too deep,
  * too many values behind aliases; TWIN_EUNSUPPORTED: YAML, and this build has no libyaml;
  * TWIN_ENOMEM. *out is freed by the caller in any case.
  */
 int tw_jobfile_lint(const char *name, const char *text, size_t bytes,
-                    const char *const *pool_labels, struct tw_jobfile_findings *out,
+                    const struct tw_jobfile_asked *asked, struct tw_jobfile_findings *out,
                     struct twin_error *err);
 
 /* ---- writing */

@@ -104,7 +104,7 @@ static void judge_pool(struct jf_lint *l, const struct conditions *c, const stru
         const struct condition *x = &c->item[i];
         const struct jf_place at = {p->out, x->line, p->where};
         const bool names_type = is_one_of(x->label, type_labels) ||
-                                is_one_of(x->label, l->pool_labels);
+                                is_one_of(x->label, l->asked->pool_labels);
         if (names_type && !x->alternative && x->values == 1 && *x->value &&
             !jf_is_template(x->value)) {
             jf_holds(&at, TW_RULE_POOL, "%s=%s", x->label, x->value);

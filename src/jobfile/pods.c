@@ -43,6 +43,7 @@ void jf_each_container(const struct jf_unit *u, jf_container_fn *each, void *use
 struct images {
     const struct jf_place *p;
     size_t judged;
+    struct jf_images seen;
 };
 
 static void judge_image(void *user, const struct jf_node *container, bool starts_first)
@@ -56,6 +57,7 @@ static void judge_image(void *user, const struct jf_node *container, bool starts
     const struct jf_place at = {x->p->out, image->line, x->p->where};
     char *whose = tw_printf(*name ? "container %s: " : "%s", name);
     x->judged++;
+    jf_see_image(&x->seen, text, image->line);
     if (jf_has_digest(text))
         jf_holds(&at, TW_RULE_IMAGE, "%s%s", whose ? whose : "", text);
     else if (strstr(text, "{{"))
@@ -70,10 +72,12 @@ static void judge_image(void *user, const struct jf_node *container, bool starts
     tw_free(whose);
 }
 
-static void judge_images(const struct jf_unit *u, const struct jf_place *p)
+static void judge_images(const struct jf_unit *u, const struct jf_place *p,
+                         const struct tw_jobfile_asked *asked)
 {
-    struct images x = {p, 0};
+    struct images x = {p, 0, {.asked = asked}};
     jf_each_container(u, judge_image, &x);
+    jf_judge_package(p, &x.seen, u->elsewhere != NULL);
     if (x.judged > 0)
         return;
     if (u->elsewhere)
@@ -464,7 +468,7 @@ void jf_judge_unit(struct jf_lint *l, const struct jf_unit *u, const char *where
     const struct jf_place p = {l->out, u->line, where};
     const char *gpu = NULL;
     jf_each_container(u, find_gpu, &gpu);
-    judge_images(u, &p);
+    judge_images(u, &p, l->asked);
     jf_judge_nodes(l, u, &p, gpu);
     judge_data(u, &p);
     judge_seed(u, &p);

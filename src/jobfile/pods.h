@@ -27,7 +27,7 @@ struct jf_unit {
 
 struct jf_lint {
     const struct jf_yaml *yaml;
-    const char *const *pool_labels;
+    const struct tw_jobfile_asked *asked;
     struct tw_jobfile_findings *out;
 };
 

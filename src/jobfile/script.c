@@ -27,7 +27,7 @@ struct script {
     struct word *word;
     size_t words, word_room;
     struct tw_jobfile_findings *out;
-    const char *const *pool_labels;
+    const struct tw_jobfile_asked *asked;
     const char *where;
     bool ignored; /* such a directive was said */
     bool failed;
@@ -259,6 +259,7 @@ static void judge_image(const struct script *s)
     static const char fix[] = "srun apptainer exec docker://REPOSITORY@sha256:DIGEST COMMAND, or "
                               "--container-image=REPOSITORY@sha256:DIGEST (pyxis)";
     const struct option *o = option_of(s, "container-image");
+    struct jf_images seen = {.asked = s->asked};
     size_t judged = 0;
     for (size_t i = 0; i < s->words + (o != NULL); i++) {
         const char *text = i < s->words ? s->word[i].text : o->value;
@@ -275,6 +276,7 @@ static void judge_image(const struct script *s)
         if (!image && !is_file)
             continue;
         judged++;
+        jf_see_image(&seen, image ? image : text, at.line);
         if (is_file || jf_is_template(image))
             jf_say(&at, TW_RULE_IMAGE, TW_RULE_NOT_KNOWN,
                    tw_printf("what is in %s is not in the script", text), fix);
@@ -285,6 +287,7 @@ static void judge_image(const struct script *s)
                    tw_printf("expected an image with @sha256:DIGEST, found %s", image), fix);
     }
     const struct jf_place top = at_line(s, 1);
+    jf_judge_package(&top, &seen, false);
     if (judged == 0)
         jf_say(&top, TW_RULE_IMAGE, TW_RULE_BROKEN,
                tw_printf("no container image: the software is what the node has"), fix);
@@ -329,7 +332,7 @@ static void judge_constraint(const struct script *s, const struct option *o)
     const struct jf_place at = at_line(s, o->line);
     for (const char *p = o->value; *p;) {
         const size_t n = strcspn(p, "&");
-        if (is_listed(s->pool_labels, p, n) && !strchr(o->value, '|')) {
+        if (is_listed(s->asked->pool_labels, p, n) && !strchr(o->value, '|')) {
             jf_holds(&at, TW_RULE_POOL, "--constraint=%s", o->value);
             return;
         }
@@ -527,10 +530,11 @@ static void free_script(struct script *s)
     tw_free(s->word);
 }
 
-int jf_lint_script(const char *name, const char *text, size_t bytes, const char *const *pool_labels,
-                   struct tw_jobfile_findings *out, struct twin_error *err)
+int jf_lint_script(const char *name, const char *text, size_t bytes,
+                   const struct tw_jobfile_asked *asked, struct tw_jobfile_findings *out,
+                   struct twin_error *err)
 {
-    struct script s = {.out = out, .pool_labels = pool_labels, .where = "script"};
+    struct script s = {.out = out, .asked = asked, .where = "script"};
     if (memchr(text, '\0', bytes))
         return twin_error_set(err, TWIN_EFORMAT, "%s: expected a script, found a NUL character",
                               name);

@@ -244,10 +244,10 @@ static void one_document(struct jf_lint *l, const struct jf_node *root)
     }
 }
 
-void jf_lint_documents(const struct jf_yaml *y, const char *const *pool_labels,
+void jf_lint_documents(const struct jf_yaml *y, const struct tw_jobfile_asked *asked,
                        struct tw_jobfile_findings *out)
 {
-    struct jf_lint l = {.yaml = y, .pool_labels = pool_labels, .out = out};
+    struct jf_lint l = {.yaml = y, .asked = asked, .out = out};
     for (size_t i = 0; i < y->documents; i++)
         one_document(&l, y->document[i]);
 }

@@ -151,6 +151,7 @@ int tw_package_image(const char *dir, struct tw_package_image *out, struct twin_
     rc = rc ? rc : tw_pk_parse(text, n, path, &environment, err);
     const json_t *image = json_object_get(environment, "image");
     const char *id = tw_pk_text(image, "id"), *digest = tw_pk_text(image, "digest");
+    const char *manifest = tw_pk_text(image, "manifest");
     const char *reference = tw_pk_text(image, "reference"), *word = tw_pk_text(image, "layout");
     const char *recorded = tw_pk_text(image, "recorded");
     const bool named = id || digest;
@@ -165,6 +166,8 @@ int tw_package_image(const char *dir, struct tw_package_image *out, struct twin_
     if (rc == 0 && named) {
         snprintf(out->id, sizeof out->id, "%s", id);
         snprintf(out->digest, sizeof out->digest, "%s", digest);
+        if (tw_image_is_digest(manifest))
+            snprintf(out->manifest, sizeof out->manifest, "%s", manifest);
         out->is_named = true;
     }
     if (rc == 0 && recorded)

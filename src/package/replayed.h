@@ -53,6 +53,7 @@ enum tw_image_place { TW_IMAGE_ELSEWHERE, TW_IMAGE_INSIDE, TW_IMAGE_BESIDE };
 struct tw_package_image {
     bool is_named; /* whoever packed named one: id and digest are there */
     char id[TW_DIGEST_ROOM], digest[TW_DIGEST_ROOM];
+    char manifest[TW_DIGEST_ROOM]; /* for one platform; "": the package does not say */
     char recorded[TW_DIGEST_ROOM]; /* the digest in the run's own record */
     bool moved;                    /* the record's digest is of another image */
     char *reference;               /* REPOSITORY@sha256:...; owned */

@@ -13,6 +13,7 @@ import pytest
 import slurm_here
 import yaml
 from conftest import FULL
+from image_helper import Layout
 
 DIGEST = "0123456789abcdef" * 4
 IMAGE = f"registry.example/train@sha256:{DIGEST}"
@@ -530,6 +531,109 @@ def test_a_feature_of_one_type(lint):
 def test_every_rule_has_a_case_of_each_kind():
     for rule in SCRIPT_RULES:
         assert {"broken"} <= {s for r, s, *_ in ONE_CHANGE + SCRIPT_CHANGES if r == rule}, rule
+
+
+# ---------------------------------------------------------------- the image of a package
+
+OTHER = "f" * 64
+
+
+@pytest.fixture
+def package(twinrun, work):
+    """package(**of_its_image): a package whose image came from a registry."""
+    Layout(work / "image", [])
+    assert twinrun("record", "--", "true").rc == 0
+    assert twinrun("pack", "last", "-o", "P", "--data", "none", "--image", "oci:image").rc == 0
+    path = work / "P" / "data" / "environment" / "environment.json"
+    packed = json.loads(path.read_text())
+    name = {"reference": "registry.example/train", "digest": f"sha256:{DIGEST}"}
+
+    def call(image=None, **more):
+        named = {**packed["image"], **name, **more} if image is None else image
+        path.write_text(json.dumps({**packed, "image": named}))
+        return "P"
+
+    return call
+
+
+@pytest.mark.parametrize("kind", ["argo", "k8s", "trainjob", "slurm"])
+def test_the_image_comes_from_a_package(write, lint, package, kind):
+    whole = WHOLE if kind != "slurm" else SLURM
+    at = whole.index("-i")
+    without = whole[:at] + whole[at + 2 :]
+    done, text = write(kind, *without, "--package", package())
+    assert text == write(kind, *whole)[1] and done.rc == write(kind, *whole)[0].rc, done
+    assert states(lint(text, "--package", "P"))["package"] == ["holds"]
+    # an image of one's own beside the package: it is written, and said
+    done, text = write(kind, *whole[:at], "-i", IMAGE.replace(DIGEST, OTHER), *whole[at + 2 :],
+                       "--package", "P")  # fmt: skip
+    assert done.rc == 1 and OTHER in text
+    assert f"expected the image that the package names, sha256:{DIGEST}, found" in done.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "state"),
+    [
+        ("", "", "holds"),
+        ("registry.example/train", "mirror.example/t", "holds"),  # its bytes are the same
+        (DIGEST, OTHER, "broken"),
+        (IMAGE, "train:latest", "not known"),
+        (IMAGE, "'{{image}}'", "not known"),
+    ],
+)
+def test_an_image_that_is_not_the_package_s(lint, package, old, new, state):
+    for text, rules in ((POD, K8S_RULES), (SCRIPT, SCRIPT_RULES)):
+        changed = text.replace(old, new) if old else text
+        changed = changed if text == SCRIPT else yaml.safe_dump(job(changed))
+        found = states(lint(changed, "--package", package()))
+        assert found["package"] == [state], (changed, found)
+        assert set(found) == {*rules, "package"}
+
+
+def test_of_several_images_one_is_the_package_s(lint, package):
+    """A side car has another one; so has what starts first. A manifest for one platform counts."""
+    beside = f"registry.example/logs@sha256:{OTHER}"
+    pod = POD + f"initContainers: [{{image: '{beside}'}}]\n"
+    assert states(lint(yaml.safe_dump(job(pod)), "--package", package()))["package"] == ["holds"]
+    done = lint(yaml.safe_dump(job(POD)), "--package", package(digest=f"sha256:{OTHER}",
+                manifest=f"sha256:{DIGEST}"))  # fmt: skip
+    assert states(done)["package"] == ["holds"]
+    # none at all, and one that is in another object
+    script = SCRIPT.replace(f"apptainer exec --bind /snapshots/v3:/data:ro \\\n    docker://{IMAGE}",
+                            "env")  # fmt: skip
+    assert script != SCRIPT
+    done = lint(script, "--package", package())
+    assert states(done)["package"] == ["broken"] and "found none" in done.out
+    # in the JSON the fix is what to write
+    done = lint(SCRIPT.replace(DIGEST, OTHER), "--package", "P")
+    fix = next(f["fix"] for f in done.json["files"][0]["rules"] if f["rule"] == "package")
+    assert fix == IMAGE and done.rc == 1
+
+
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        ({}, "expected a package that names its image, found one without"),
+        ({"digest": "x", "id": "y"}, 'expected an image with "id" and "digest"'),
+        ("moved", f"its run was made in sha256:{OTHER}: pack it again"),
+        ("nowhere", "came from no registry"),
+    ],
+)
+def test_a_package_that_gives_no_image(write, lint, package, image, why):
+    if image == "moved":
+        package(moved=True, recorded=f"sha256:{OTHER}")
+    elif image == "nowhere":
+        package(reference=None)
+    else:
+        package(image)
+    done, text = write("k8s", "--package", "P")
+    assert done.rc == 2 and why in done.err and text == "", done
+    if image == "nowhere":  # with a name of one's own it can be written, and is held against it
+        assert "package" not in write("k8s", "-i", IMAGE, "--package", "P")[0].err
+        assert states(lint(SCRIPT, "--package", "P"))["package"] == ["holds"]
+    else:
+        assert why in lint(SCRIPT, "--package", "P").err
+    assert "expected a package" in write("k8s", "--package", ".")[0].err
 
 
 # ---------------------------------------------------------------- what cannot be read

@@ -18,9 +18,10 @@ static void must(int yes)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const labels[] = {"k", NULL};
+    const struct tw_jobfile_asked asked = {.pool_labels = labels, .image_digest = {"sha256:00"}};
     struct tw_jobfile_findings found;
     struct twin_error err = TWIN_ERROR_INIT;
-    const int rc = tw_jobfile_lint("input", (const char *)data, size, labels, &found, &err);
+    const int rc = tw_jobfile_lint("input", (const char *)data, size, &asked, &found, &err);
     must(rc == 0 || (rc == err.code && err.message[0] != '\0'));
     for (size_t i = 0; rc == 0 && i < found.count; i++) {
         const struct tw_jobfile_finding *f = &found.item[i];
