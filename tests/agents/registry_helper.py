@@ -3,7 +3,12 @@
 
 import contextlib
 import http.server
+import os
+import random
+import signal
+import subprocess
 import threading
+import time
 
 import pytest
 
@@ -40,6 +45,7 @@ class Registry:
     def __init__(self, work, twinrun, build):
         self.work, self.twinrun, self.build = work, twinrun, build
         self.folder = work / "R"
+        self.places = 0  # how often `elsewhere` was called
         self.home = work / "home"
         self.home.mkdir()
         self.env = {
@@ -84,6 +90,12 @@ class Registry:
         r = self("ls", "--json", env=env)
         return {v["version"]: v["stage"] for v in r.json["versions"]}
 
+    def elsewhere(self):
+        """From here on another registry, which is not there yet."""
+        self.places += 1
+        self.folder = self.work / f"R{self.places}"
+        self.env["TWINRUN_REGISTRY"] = str(self.folder)
+
     def entries(self):
         return sorted((self.folder / "log").iterdir())
 
@@ -103,3 +115,116 @@ def in_production(registry, *contents):
         registry.add(content=content)
         registry("promote", f"resnet@{i + 1}", "--key", "ana.key", "--to", "production")
     return registry
+
+
+# ---- kills
+
+EACH_LOG = 20  # kills; then another registry, so that the logs stay short
+
+
+class Kills:
+    """Commands that are killed with SIGKILL at random moments, and what was seen after them."""
+
+    def __init__(self, registry, count):
+        self.registry, self.count = registry, count
+        self.rng = random.Random(count)
+        self.longest = 0  # seconds: one that nobody kills, and half as many again
+        self.killed = self.done = self.brought = 0
+
+    def measure(self, *words):
+        begin = time.monotonic()
+        self.registry(*words)
+        self.longest = (time.monotonic() - begin) * 1.5
+
+    def __call__(self, i, *words):
+        """Its exit code. How long a call takes changes with the machine's other work: one is killed
+        at once and one is not, whatever that is."""
+        p = subprocess.Popen(
+            [str(self.registry.build / "cmd/twinrun"), "registry", *words],
+            cwd=self.registry.work,
+            env={**os.environ, **self.registry.env},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        patience = {0: 0, 1: None}.get(i, self.rng.uniform(0, self.longest))
+        try:
+            _, err = p.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            p.send_signal(signal.SIGKILL)
+            _, err = p.communicate()
+        # of one that was killed behind its decision the next command makes an entry, and says so
+        brought = p.returncode == 2 and b"somebody added entry" in err
+        assert brought or p.returncode in (0, -signal.SIGKILL), (i, words, p.returncode, err)
+        self.killed += p.returncode == -signal.SIGKILL
+        self.brought += brought
+        return p.returncode
+
+    def is_whole(self):
+        assert "nothing is wrong" in self.registry("verify", "--contents").out
+
+    def end(self):
+        self.is_whole()
+        assert self.killed and self.done, (self.killed, self.done)
+        assert self.count < 100 or self.done < self.count, (self.killed, self.done)
+        print(
+            f"{self.count} kills: {self.killed} in the middle, {self.done} had been done, "
+            f"{self.brought} found the entry of one before"
+        )
+
+
+def kill_rollbacks(registry, count):
+    """After each kill one version is in production, the old or the new one, and what was restored
+    is whole."""
+    kills = Kills(registry, count)
+    contents = b"one" * 100000, b"two" * 100000
+    into = registry.work / "back.pt"
+    for i in range(count):
+        if i % EACH_LOG == 0:
+            if i:
+                kills.is_whole()
+                registry.elsewhere()
+            in_production(registry, *contents)
+            into.unlink(missing_ok=True)
+            kills.measure("rollback", "resnet@1", "--into", "back.pt", "--key", "ana.key")
+            now = 1
+        want = 3 - now
+        into.unlink(missing_ok=True)
+        rc = kills(i, "rollback", f"resnet@{want}", "--into", "back.pt", "--key", "ana.key")
+        stages = registry.stages()
+        assert sorted(stages.values()) == ["production", "retired"], (i, stages)
+        new = next(v for v, s in stages.items() if s == "production")
+        assert rc != 0 or new == want, (i, rc)
+        kills.done += new == want
+        if into.exists():
+            assert into.read_bytes() == contents[want - 1]
+        now = new
+    kills.end()
+
+
+def kill_promotions(registry, count):
+    """After each kill the candidate is in production, or the version that was there still is."""
+    kills = Kills(registry, count)
+    words = lambda v: ("promote", f"resnet@{v}", "--to", "production", "--key", "ana.key")  # noqa: E731
+    for i in range(count):
+        if i % EACH_LOG == 0:
+            if i:
+                kills.is_whole()
+                registry.elsewhere()
+            in_production(registry, b"0")
+            registry.add(content=b"1")
+            kills.measure(*words(2))
+            now, want = 2, 2
+        if want == now:
+            want += 1
+            registry.add(content=b"%d" % want)
+        rc = kills(i, *words(want))
+        stages = registry.stages()
+        retired = dict.fromkeys(range(1, now), "retired")
+        old = {**retired, now: "production", want: "candidate"}
+        new = {**retired, now: "retired", want: "production"}
+        assert stages in (old, new), (i, stages)
+        assert rc != 0 or stages == new, (i, rc)
+        if stages == new:
+            now = want
+            kills.done += 1
+    kills.end()

@@ -17,7 +17,7 @@ import time
 import pytest
 
 from conftest import FULL
-from registry_helper import in_production, registry  # noqa: F401
+from registry_helper import in_production, kill_promotions, kill_rollbacks, registry  # noqa: F401
 
 KILLS = 1000 if FULL else 40
 
@@ -340,89 +340,14 @@ def test_of_two_promotions_at_once_one_is_told(registry):
     assert not registry.faults(rc=0)
 
 
-def kill_at_random(registry, argv, seed, longest):
-    rng = random.Random(seed)
-    p = subprocess.Popen(
-        argv,
-        cwd=registry.work,
-        env={**os.environ, **registry.env},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    # How long a call takes changes with the machine's other work; one is killed at once and one is
-    # not, whatever that is.
-    patience = {0: 0, 1: None}.get(seed, rng.uniform(0, longest))
-    try:
-        p.wait(timeout=patience)
-    except subprocess.TimeoutExpired:
-        p.send_signal(signal.SIGKILL)
-        p.wait()
-    return p.returncode
-
-
 def test_a_killed_rollback_is_done_or_is_not(registry):
-    """SIGKILL at random moments: one version is in production, the old or the new one, the log is
-    whole, every content is there, and the next command goes on."""
-    in_production(registry, b"one" * 100000, b"two" * 100000)
-    twinrun = str(registry.build / "cmd/twinrun")
-    begin = time.monotonic()
-    registry("rollback", "resnet@1", "--into", "timed.pt", "--key", "ana.key")
-    longest = (time.monotonic() - begin) * 1.5
-    now, killed, done = 1, 0, 0
-    for i in range(KILLS):
-        want = 3 - now
-        into = registry.work / "back.pt"
-        into.unlink(missing_ok=True)
-        argv = [
-            twinrun,
-            "registry",
-            "rollback",
-            f"resnet@{want}",
-            "--into",
-            "back.pt",
-            "--key",
-            "ana.key",
-        ]
-        rc = kill_at_random(registry, argv, i, longest)
-        stages = registry.stages()
-        assert sorted(stages.values()) == ["production", "retired"], (i, stages)
-        new = next(v for v, s in stages.items() if s == "production")
-        assert rc != 0 or new == want, (i, rc)
-        killed += rc == -signal.SIGKILL
-        done += new == want
-        if into.exists():
-            assert into.read_bytes() == (b"one", b"two")[want - 1] * 100000
-        now = new
-    assert "nothing is wrong" in registry("verify", "--contents").out
-    assert killed and done and (KILLS < 100 or done < KILLS), (killed, done)
-    print(f"{KILLS} kills: {killed} in the middle, {done} had been done")
+    """SIGKILL at random moments: the log is whole, every content is there, and the next command
+    goes on."""
+    kill_rollbacks(registry, KILLS)
 
 
 def test_a_killed_promote_is_done_or_is_not(registry):
-    """The same of a promotion: the candidate is in production, or the one that was there still is."""
-    in_production(registry, b"one")
-    registry.add(content=b"two")
-    shutil.copytree(registry.folder, registry.work / "before")
-    argv = [str(registry.build / "cmd/twinrun"), "registry", "promote", "resnet@2"]
-    argv += ["--to", "production", "--key", "ana.key"]
-    registry.env["TWINRUN_HOME"] = str(registry.work / "nobody")
-    begin = time.monotonic()
-    registry(*argv[2:])
-    longest = (time.monotonic() - begin) * 1.5
-    killed, done = 0, 0
-    for i in range(KILLS):
-        shutil.rmtree(registry.folder)
-        shutil.copytree(registry.work / "before", registry.folder)
-        rc = kill_at_random(registry, argv, i, longest)
-        stages = registry.stages()
-        old, new = {1: "production", 2: "candidate"}, {1: "retired", 2: "production"}
-        assert stages in (old, new), (i, stages)
-        assert rc != 0 or stages == new, (i, rc)
-        killed += rc == -signal.SIGKILL
-        done += stages == new
-    assert "nothing is wrong" in registry("verify", "--contents").out
-    assert killed and done and (KILLS < 100 or done < KILLS), (killed, done)
-    print(f"{KILLS} kills: {killed} in the middle, {done} had been done")
+    kill_promotions(registry, KILLS)
 
 
 def test_a_full_store_takes_nothing(registry, work):

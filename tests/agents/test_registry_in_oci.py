@@ -16,18 +16,20 @@ import time
 import pytest
 
 from oci_here import docker_registry, need_registry, oci, oci_server, relayed  # noqa: F401
-from registry_helper import registry  # noqa: F401
+from registry_helper import in_production, kill_promotions, kill_rollbacks, registry  # noqa: F401
 from s3_here import Request
 from turn import FULL, part
 
 PART = 16 << 20
 KILLS = 1000 if FULL else 12
+KILLED_MOVES = 1000 if FULL else 4
 
 
 @pytest.fixture
 def remote(registry, oci):  # noqa: F811
     registry.env.update(TWINRUN_REGISTRY=oci.place, no_proxy="127.0.0.1", HOME=str(registry.work))
     registry.oci = oci
+    registry.elsewhere = lambda: elsewhere(registry)
     return registry
 
 
@@ -35,13 +37,6 @@ def names(remote):
     """How many entries the log has, for somebody who has seen nothing."""
     r = remote("log", "--json", env={"TWINRUN_HOME": "/nonexistent"})
     return len(r.json["entries"])
-
-
-def in_production(remote, *contents):
-    remote.make()
-    for i, content in enumerate(contents):
-        remote.add(content=content)
-        remote("promote", f"resnet@{i + 1}", "--key", "ana.key", "--to", "production")
 
 
 def ask(store, method, path, headers=(), body=b""):
@@ -463,9 +458,13 @@ class Gates:
 
 
 def elsewhere(remote):
-    """A registry of its own, in a new repository."""
+    """From here on in a new repository, where no registry is yet."""
     remote.oci.name = f"team/more-{next(remote.oci.numbers)}"
     remote.env["TWINRUN_REGISTRY"] = f"oci+http://{remote.oci.host}/{remote.oci.name}"
+
+
+def begin_elsewhere(remote):
+    elsewhere(remote)
     remote("init", "--key", "ci.key")
 
 
@@ -481,7 +480,7 @@ def one_after_the_other(remote, *at):
     """Writers, all but the last of which stand still before their at-th request while those behind
     them go on; the last goes its whole way, then the one before, and so on. How many stood still.
     """
-    elsewhere(remote)
+    begin_elsewhere(remote)
     gates = Gates(*at)
     remote.oci.rule = gates
     writers, stood = [], 0
@@ -536,7 +535,7 @@ def test_a_killed_writer_has_written_or_has_not(remote):
     for i in range(KILLS):
         if i % 20 == 0:
             begin = time.monotonic()
-            elsewhere(remote)
+            begin_elsewhere(remote)
             longest, entries = time.monotonic() - begin, 1
         words = ["vouch", "--why", f"{i}", "--key", "ci.key"]
         rc = killed_after(remote, words, rng.uniform(0, longest))
@@ -553,6 +552,14 @@ def test_a_killed_writer_has_written_or_has_not(remote):
         entries += 1
     assert killed, KILLS
     print(f"{KILLS} kills: {killed} in the middle, {done} had been done")
+
+
+def test_a_killed_rollback_is_done_or_is_not(remote):
+    kill_rollbacks(remote, KILLED_MOVES)
+
+
+def test_a_killed_promote_is_done_or_is_not(remote):
+    kill_promotions(remote, KILLED_MOVES)
 
 
 def test_a_killed_add_leaves_what_the_next_one_takes(remote):

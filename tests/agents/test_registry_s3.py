@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from registry_helper import registry  # noqa: F401
+from registry_helper import in_production, registry  # noqa: F401
 from s3_here import s3, s3_server  # noqa: F401
 
 PART = 16 << 20
@@ -31,13 +31,6 @@ def names(remote):
     """The log's entries, by a store that is asked for nothing but what lies there."""
     r = remote("log", "--json", env={"TWINRUN_HOME": "/nonexistent"})
     return len(r.json["entries"])
-
-
-def in_production(remote, *contents):
-    remote.make()
-    for i, content in enumerate(contents):
-        remote.add(content=content)
-        remote("promote", f"resnet@{i + 1}", "--key", "ana.key", "--to", "production")
 
 
 def test_the_whole_way(remote):
