@@ -15,7 +15,8 @@ import time
 
 import pytest
 
-from s3_here import Store, free_port, relay
+from free_ports import free_port
+from s3_here import Store, relay
 
 
 def need_registry():

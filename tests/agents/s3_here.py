@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from free_ports import free_port
+
 # What makes the user, before signatures are checked: by requests that nobody signed for real.
 SETUP = """
 import json, sys, boto3
@@ -106,12 +108,6 @@ def relay(store):
             pass
 
     return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @contextlib.contextmanager

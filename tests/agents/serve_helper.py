@@ -13,6 +13,8 @@ import subprocess
 import time
 import urllib.request
 
+from free_ports import free_port
+
 BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
 TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
 JOB = os.path.join(BUILD, "tests", "cli", "job")
@@ -240,10 +242,7 @@ def prometheus(folder, target, rules=("twinrun.rules.yml",)):
         ["promtool", "check", "config", folder / "prometheus.yml"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    # a free port is asked for by letting the system choose one, and taken right after
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     with open(folder / "prometheus.log", "w") as log:
         process = subprocess.Popen(
             [

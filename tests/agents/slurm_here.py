@@ -4,14 +4,14 @@ stopped by the pid files in it. Neither munge, systemd nor root is needed.
 """
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from free_ports import free_ports
 
 NODES = ["n1", "n2", "n3", "n4"]
 # Debian puts the daemons where only root's PATH looks.
@@ -58,22 +58,6 @@ def missing():
         p for p in ("slurmctld", "slurmd", "sbatch", "squeue") if not shutil.which(p, path=PATH)
     ]
     return f"no {', '.join(lacks)} (Debian: slurm-wlm)" if lacks else ""
-
-
-def free_ports(count):
-    """A row of ports that nobody listens on now, below those that the system gives out itself."""
-    for _ in range(1000):
-        base = random.randrange(10000, 30000, 16)
-        taken = False
-        for port in range(base, base + count):
-            with socket.socket() as s:
-                try:
-                    s.bind(("127.0.0.1", port))
-                except OSError:
-                    taken = True
-        if not taken:
-            return list(range(base, base + count))
-    raise OSError("no free ports")
 
 
 class Slurm:

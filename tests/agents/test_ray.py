@@ -5,12 +5,12 @@ before Ray itself.
 
 import json
 import os
-import random
 import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import FULL
+from free_ports import free_port
 from test_engine import JOB, nodes_of, notes, nothing_left
 
 FAKE = Path(__file__).parent / "fake_ray"
@@ -96,7 +96,7 @@ def ray():
     if not python or not FULL:
         pytest.skip("TWINRUN_RAY_PYTHON names no Python with Ray (./dev test --full)")
     programs = Path(python).parent
-    port = random.randrange(6400, 9900)  # above are those of its workers
+    port = free_port()
     usual = ["--num-cpus=2", "--object-store-memory=100000000", "--disable-usage-stats", "--block"]
     usual += ["--node-ip-address=127.0.0.1"]
     head = ["--head", f"--port={port}", "--include-dashboard=false", "--node-name=r1"]

@@ -4,7 +4,6 @@ a finding or a wish, never silently a promotion. The same against MLflow itself 
 """
 
 import json
-import socket
 import subprocess
 import time
 import urllib.request
@@ -12,6 +11,7 @@ import urllib.request
 import pytest
 
 from conftest import FULL, alive
+from free_ports import free_port
 from mlflow_stand_in import MlflowStandIn
 from registry_helper import a_proxy, in_production, registry  # noqa: F401
 from test_trackers import with_packages
@@ -106,9 +106,7 @@ def mlflow(request, tmp_path):
         s.server.close()
         return
     python = with_packages("TWINRUN_MLFLOW_PYTHON", "mlflow")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     server = request.getfixturevalue("start")(
         [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", port, "--workers", "1",

@@ -6,12 +6,11 @@ registry.
 import hashlib
 import json
 import shutil
-import socket
 import subprocess
-import time
 
 import pytest
 
+from oci_here import docker_registry
 from registry_helper import registry  # noqa: F401
 
 
@@ -93,42 +92,14 @@ def test_skopeo_copies_it(layout):
     assert subprocess.run(words, cwd=layout.work, capture_output=True, timeout=120).returncode != 0
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 @pytest.mark.skipif(
     not (shutil.which("skopeo") and shutil.which("docker-registry")),
     reason="no container registry (Debian: skopeo docker-registry)",
 )
 def test_by_way_of_a_container_registry(layout):
-    port = free_port()
-    (layout.work / "registry.yml").write_text(
-        f"version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: {layout.work}/pushed\n"
-        f"http:\n  addr: 127.0.0.1:{port}\n"
-    )
-    server = subprocess.Popen(
-        ["docker-registry", "serve", "registry.yml"],
-        cwd=layout.work,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert server.poll() is None and time.monotonic() < deadline
-                time.sleep(0.05)
+    with docker_registry(layout.work / "registry") as port:
         there = f"docker://127.0.0.1:{port}/vision/net:1"
         copy = ["skopeo", "--insecure-policy", "copy"]
         run(*copy, "--dest-tls-verify=false", "oci:L:1", there, cwd=layout.work)
         run(*copy, "--src-tls-verify=false", there, "oci:P:1", cwd=layout.work)
-    finally:
-        server.terminate()
-        server.wait()
     check(layout.work / "P", layout)

@@ -15,6 +15,7 @@ import subprocess
 import threading
 
 import pytest
+from free_ports import free_port
 from ledger_by_hand import Ledger, fresh_comparison, some_ledger
 from serve_helper import (
     BUILD,
@@ -424,19 +425,19 @@ def test_a_prometheus_that_restarts(tmp_path):
     def total_is(ask, n):
         return until(lambda: seen(ask, f"sum({metric})") == n)
 
-    with serving(path) as s:
-        with prometheus(tmp_path, f"127.0.0.1:{s.port}", ()) as ask:
+    listen = f"127.0.0.1:{free_port()}"
+    with serving(path, listen=listen) as s:
+        with prometheus(tmp_path, listen, ()) as ask:
             total_is(ask, 4)
         fresh_comparison(home)
         until(lambda: total(s.metrics(), metric) == 5)
-        with prometheus(tmp_path, f"127.0.0.1:{s.port}", ()) as ask:
+        with prometheus(tmp_path, listen, ()) as ask:
             total_is(ask, 5)
-            port = s.port
             s.process.terminate()
             assert s.process.wait(PATIENCE) == 0
             fresh_comparison(home)
             until(lambda: seen(ask, "up") == 0)
-            with serving(path, listen=f"127.0.0.1:{port}") as again:
+            with serving(path, listen=listen) as again:
                 total_is(ask, 6)
                 assert total(again.metrics(), metric) == 6
                 assert seen(ask, f"max(resets({metric}[10m]))") == 0

@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from free_ports import free_port
 from ledger_by_hand import HOUR, Ledger
 from serve_helper import BUILD, TWINRUN, Serve, serving, until
 
@@ -422,11 +423,8 @@ def test_routes_by_amtool(tmp_path):
 
 
 class Alertmanager:
-    def __init__(self, folder, config, port=0):
-        if not port:
-            with socket.socket() as s:
-                s.bind(("127.0.0.1", 0))
-                port = s.getsockname()[1]
+    def __init__(self, folder, config, port=None):
+        port = port or free_port()
         self.port, self.url = port, f"http://127.0.0.1:{port}"
         with open(folder / "alertmanager.log", "a") as log:
             self.process = subprocess.Popen(

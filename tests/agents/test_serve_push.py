@@ -5,13 +5,13 @@ import contextlib
 import http.server
 import os
 import shutil
-import socket
 import subprocess
 import threading
 import urllib.error
 import urllib.request
 
 import pytest
+from free_ports import free_port
 from ledger_by_hand import some_ledger
 from serve_helper import JOB, TWINRUN, read_metrics, serving, until
 
@@ -29,12 +29,6 @@ def push(home, url, *options):
         text=True,
         env={**os.environ, "TWINRUN_LEDGER": ""},
     )
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @contextlib.contextmanager

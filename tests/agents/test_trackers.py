@@ -8,7 +8,6 @@ The oracle is the job itself: what its losses are is computed here.
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import urllib.request
 import pytest
 
 from conftest import FULL, alive
+from free_ports import free_port
 from mlflow_stand_in import MlflowStandIn
 
 # The second loss has a name that no key of MLflow may be, and what JSON has no number for.
@@ -620,9 +620,7 @@ print(json.dumps(found))
 def test_real_mlflow(twinrun, checked, start, run, tmp_path, work):
     """The real server, read back by its own client; exported twice, nothing changes."""
     python = with_packages("TWINRUN_MLFLOW_PYTHON", "mlflow")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     server = start(
         [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", port, "--workers", "1",
