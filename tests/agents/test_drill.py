@@ -10,6 +10,9 @@ import pytest
 JOB = """\
 import hashlib, os, sys, time
 MODE, RESUME = os.environ.get("MODE", "good"), "--resume" in sys.argv
+starts = os.open(os.environ["STARTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+os.write(starts, b".")
+HELD = os.fstat(starts).st_size == int(os.environ["HELD"])
 def load():
     with open("m.ckpt", "rb") as f:
         data = f.read()
@@ -29,8 +32,9 @@ def save(step, state):
     with open(name, "wb", buffering=0) as f:
         for i in range(0, len(data), 1 << 16):
             f.write(data[i:i + (1 << 16)])
-            if step == 2 and not RESUME:
-                time.sleep(.1)  # the kill finds it in the middle
+            if HELD and step == 2:
+                time.sleep(60)  # until the kill finds it, which is in the middle
+                sys.exit("it was not killed")
     if name != "m.ckpt":
         os.replace(name, "m.ckpt")
 start, state = 0, bytes(1 << 19)
@@ -50,16 +54,19 @@ for step in range(start, int(os.environ.get("STEPS", "3"))):
 
 
 @pytest.fixture
-def drill(twinrun, script, home):
+def drill(twinrun, script, home, tmp_path):
     """drill(kind, mode) -> Result with the parsed answer, after the ledger's events are there"""
     script("job.py", JOB)
+    starts = tmp_path / "starts"
 
     def call(kind, mode="good", *options, **env):
+        starts.unlink(missing_ok=True)
+        held = 0 if kind == "node" else 2  # the second start is the one that is to be killed
         resume = () if kind == "node" else ("-r", f"{sys.executable} job.py --resume")
         return twinrun(
             *("drill", kind, "--json", "-c", "m.ckpt", *resume, *options),
             *("--", sys.executable, "job.py"),
-            env={"MODE": mode, **env},
+            env={"MODE": mode, "STARTS": str(starts), "HELD": str(held), **env},
         )
 
     return call

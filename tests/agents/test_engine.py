@@ -17,6 +17,8 @@ import array, os, sys, time
 import twinrun
 node = os.environ.get("SLURMD_NODENAME") or os.environ.get("TWINRUN_NODE", "")
 bad = node in os.environ.get("BAD_NODES", "").split(",") and node
+if "BEGUN" in os.environ:
+    open(os.environ["BEGUN"] + os.path.basename(os.environ["TWINRUN_RUN_DIR"]), "w").close()
 time.sleep(float(os.environ.get("JOB_S", "0")))
 state = array.array("d", [0.5, 0.25, 0.125])
 for step in range(6):
@@ -32,6 +34,11 @@ print("sum %r" % sum(state), *sys.argv[1:])
 # A template whose n-th call (from 0) does what the case says, and else runs the run.
 COUNTED = (
     "n=$(cat {count} | wc -c); printf x >> {count}; d=$(dirname {{script}}); case $n in {case} esac"
+)
+# In the background, until its job runs: what happens to it happens to a run, and not to a start.
+BEGUN = (
+    "{command} & p=$!; "
+    "until [ -e $d/dir ] && [ -e $BEGUN$(basename $(cat $d/dir)) ]; do sleep 0.05; done; "
 )
 
 
@@ -54,7 +61,7 @@ def check(twinrun, script, tmp_path):
             ),
             *options,
             *("--", sys.executable, "job.py", *job),
-            env={"TWINRUN_ENGINE_GRACE": "0.5", **(env or {})},
+            env={"TWINRUN_ENGINE_GRACE": "0.5", "BEGUN": f"{tmp_path}/begun.", **(env or {})},
             **kwargs,
         )
 
@@ -186,7 +193,7 @@ def test_a_job_that_diverges_anywhere_is_no_nodes(check, script, tmp_path):
 # ---------------------------------------------------------------- what goes wrong
 
 
-KILLED = "{command} & p=$!; sleep 1; kill -9 $p;;"
+KILLED = BEGUN + "kill -9 $p;;"
 
 
 def test_lost_runs_are_made_again(check, home):
@@ -236,7 +243,7 @@ while not glob.glob({str(home / "engine" / "*" / "*" / "*" / "again.*")!r}):
 
 
 def test_an_engine_that_requeues(check):
-    requeue = "{command} & p=$!; sleep 1; kill -9 $p; {command};;"
+    requeue = BEGUN + "kill -9 $p; {command};;"
     done = check(check.counted("1) " + requeue), env={"JOB_S": "2"})
     assert done.rc == 0, done
     assert "1 that the engine started twice" in notes(done)
@@ -258,10 +265,12 @@ def test_a_result_of_an_earlier_attempt_is_none(check, tmp_path):
 
 def test_a_run_folder_that_is_not_whole(check):
     """What the result says is not yet what the caller sees, and never will be."""
-    spoil = "{command} & p=$!; while [ ! -e $d/dir ]; do sleep 0.05; done; r=$(cat $d/dir); "
-    spoil += "mv $r $r.away; mkdir -p $r/ranks; wait $p; rm -rf $r $r.away;;"
-    done = check(check.counted("1) " + spoil), env={"JOB_S": "1"})
+    # the caller stands still meanwhile: it never sees the folder of which the result tells
+    spoil = "kill -STOP $PPID; {command}; r=$(cat $d/dir); "
+    spoil += "rm -rf $r; mkdir -p $r/ranks; kill -CONT $PPID;;"
+    done = check(check.counted("1) " + spoil))
     assert done.rc == 0 and done.json["outcome"] == "same", done
+    assert "1 lost" in notes(done) and "its run folder is not what its result says" in notes(done)
 
 
 def test_a_run_on_another_node(check, home):
@@ -274,9 +283,7 @@ def test_a_run_on_another_node(check, home):
 
 
 def test_preempted(check):
-    done = check(
-        check.counted("1) {command} & p=$!; sleep 1; kill -TERM $p; wait $p;;"), env={"JOB_S": "3"}
-    )
+    done = check(check.counted("1) " + BEGUN + "kill -TERM $p; wait $p;;"), env={"JOB_S": "3"})
     assert done.rc == 0 and "ended by a signal from outside" in notes(done), done
 
 

@@ -538,7 +538,8 @@ def test_a_killed_writer_has_written_or_has_not(remote):
             begin_elsewhere(remote)
             longest, entries = time.monotonic() - begin, 1
         words = ["vouch", "--why", f"{i}", "--key", "ci.key"]
-        rc = killed_after(remote, words, rng.uniform(0, longest))
+        # what a call takes changes with the machine's other work: one is killed at once
+        rc = killed_after(remote, words, rng.uniform(0, longest) if i else 0)
         killed += rc is None
         log = log_of(remote)
         assert len(log) in (entries, entries + 1) and rc in (None, 0)

@@ -56,7 +56,8 @@ static int run(const char *path, const char *published, unsigned seed, bool fill
     struct twin_stats stats = {.count = 1};
     struct twin_sketch sketch = {.k = 16};
     pthread_t beside;
-    pthread_create(&beside, NULL, record_beside, w);
+    if (!fill)
+        pthread_create(&beside, NULL, record_beside, w);
     for (uint64_t step = 0; after_failure < 200; step++) {
         char name[32];
         /* new definitions all the time */
@@ -69,7 +70,8 @@ static int run(const char *path, const char *published, unsigned seed, bool fill
         for (int i = rand_r(&seed) % 50; i >= 0; i--)
             twin_writer_record(w, &ob);
         twin_writer_step_end(w);
-        if (rand_r(&seed) % 8 == 0) {
+        const bool first_of_fill = fill && step == 0;
+        if (rand_r(&seed) % 8 == 0 || first_of_fill) {
             twin_writer_note(w, "step", name);
             twin_writer_flush(w);
             if (twin_writer_counts(w).failed_errno) {
@@ -79,6 +81,9 @@ static int run(const char *path, const char *published, unsigned seed, bool fill
             atomic_store(&p->records, twin_writer_counts(w).records);
             atomic_store(&p->steps, step + 1);
         }
+        /* not before something was sealed: it alone would fill a small disk */
+        if (first_of_fill)
+            pthread_create(&beside, NULL, record_beside, w);
     }
     twin_writer_close(w);
     return 0;
