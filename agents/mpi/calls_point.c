@@ -118,58 +118,53 @@ static void posted(const struct tw_mpi_call *call, void *buffer, int64_t n, tw_m
     }
 TWICE(IRECV, Irecv, 0)
 
-#define SENDRECV(name, number, ...)                                                              \
-    TW_WATCH(name, (out, n, type, to, tag, in, room, in_type, from, in_tag, comm, status),       \
-             const void *out, number n, tw_mpi_handle type, int to, int tag, void *in,           \
-             number room, tw_mpi_handle in_type, int from, int in_tag, tw_mpi_handle comm,       \
-             void *status)                                                                       \
-    {                                                                                            \
-        if (!tw_mpi_enter())                                                                     \
-            return real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, status);   \
-        char own[TW_MPI_STATUS_MOST];                                                            \
-        void *told = tw_mpi_status(status, own);                                                 \
-        int rc;                                                                                  \
-        given("MPI_" #name, out, n, type, to, tag, comm);                                        \
-        struct tw_mpi_call call = awaited("MPI_" #name, comm, from, in_tag);                     \
-        if (!tw_mpi_replay_sendrecv(&call, out, n, type, to, tag, in, room, in_type, comm, told, \
-                                    &rc)) {                                                      \
-            tw_mpi_replay_pause();                                                               \
-            rc = real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, told);       \
-            tw_mpi_replay_resume("MPI_" #name);                                                  \
-        }                                                                                        \
-        if (rc == 0) {                                                                           \
-            struct tw_mpi_data data = tw_mpi_message_data(in, room, in_type, comm);              \
-            tw_mpi_got(&call, &data, told);                                                      \
-        }                                                                                        \
-        tw_mpi_leave();                                                                          \
-        return rc;                                                                               \
+/*
+ * What all that send and receive at once do. The three calls are of the function itself (with the
+ * status that the program gave, or with `told`) and of its replay, which says `rc` where it knows
+ * it.
+ */
+#define EXCHANGE(name, out, n, type, in, room, in_type, unseen, replayed, seen)     \
+    {                                                                               \
+        if (!tw_mpi_enter())                                                        \
+            return unseen;                                                          \
+        char own[TW_MPI_STATUS_MOST];                                               \
+        void *told = tw_mpi_status(status, own);                                    \
+        int rc;                                                                     \
+        given("MPI_" #name, out, n, type, to, tag, comm);                           \
+        struct tw_mpi_call call = awaited("MPI_" #name, comm, from, in_tag);        \
+        if (!replayed) {                                                            \
+            tw_mpi_replay_pause();                                                  \
+            rc = seen;                                                              \
+            tw_mpi_replay_resume("MPI_" #name);                                     \
+        }                                                                           \
+        if (rc == 0) {                                                              \
+            struct tw_mpi_data data = tw_mpi_message_data(in, room, in_type, comm); \
+            tw_mpi_got(&call, &data, told);                                         \
+        }                                                                           \
+        tw_mpi_leave();                                                             \
+        return rc;                                                                  \
     }
+
+#define SENDRECV(name, number, ...)                                                               \
+    TW_WATCH(name, (out, n, type, to, tag, in, room, in_type, from, in_tag, comm, status),        \
+             const void *out, number n, tw_mpi_handle type, int to, int tag, void *in,            \
+             number room, tw_mpi_handle in_type, int from, int in_tag, tw_mpi_handle comm,        \
+             void *status)                                                                        \
+    EXCHANGE(                                                                                     \
+        name, out, n, type, in, room, in_type,                                                    \
+        real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, status),               \
+        tw_mpi_replay_sendrecv(&call, out, n, type, to, tag, in, room, in_type, comm, told, &rc), \
+        real(out, n, type, to, tag, in, room, in_type, from, in_tag, comm, told))
 TWICE(SENDRECV, Sendrecv, 0)
 
 #define SENDRECV_REPLACE(name, number, ...)                                                        \
     TW_WATCH(name, (buffer, n, type, to, tag, from, in_tag, comm, status), void *buffer, number n, \
              tw_mpi_handle type, int to, int tag, int from, int in_tag, tw_mpi_handle comm,        \
              void *status)                                                                         \
-    {                                                                                              \
-        if (!tw_mpi_enter())                                                                       \
-            return real(buffer, n, type, to, tag, from, in_tag, comm, status);                     \
-        char own[TW_MPI_STATUS_MOST];                                                              \
-        void *told = tw_mpi_status(status, own);                                                   \
-        int rc;                                                                                    \
-        given("MPI_" #name, buffer, n, type, to, tag, comm);                                       \
-        struct tw_mpi_call call = awaited("MPI_" #name, comm, from, in_tag);                       \
-        if (!tw_mpi_replay_sendrecv_replace(&call, buffer, n, type, to, tag, comm, told, &rc)) {   \
-            tw_mpi_replay_pause();                                                                 \
-            rc = real(buffer, n, type, to, tag, from, in_tag, comm, told);                         \
-            tw_mpi_replay_resume("MPI_" #name);                                                    \
-        }                                                                                          \
-        if (rc == 0) {                                                                             \
-            struct tw_mpi_data data = tw_mpi_message_data(buffer, n, type, comm);                  \
-            tw_mpi_got(&call, &data, told);                                                        \
-        }                                                                                          \
-        tw_mpi_leave();                                                                            \
-        return rc;                                                                                 \
-    }
+    EXCHANGE(name, buffer, n, type, buffer, n, type,                                               \
+             real(buffer, n, type, to, tag, from, in_tag, comm, status),                           \
+             tw_mpi_replay_sendrecv_replace(&call, buffer, n, type, to, tag, comm, told, &rc),     \
+             real(buffer, n, type, to, tag, from, in_tag, comm, told))
 TWICE(SENDRECV_REPLACE, Sendrecv_replace, 0)
 
 /* ---- messages that were probed for: their handle alone says on which communicator they came */
