@@ -186,13 +186,17 @@ class Explained:
         need(rank in b and line in b[rank].calls, "B recorded no line %d of rank %d", line, rank)
         given = printable(str(row.get("operation"))), _place(row.get("site"))
         need(b[rank].calls[line] == given, "line %d is %s at %s", line, *b[rank].calls[line])
-        for slot, same in self.compared_outputs(a, b, row):
-            if row["verdict"] == "equal":
-                need(same is not False, "line %d, output %d: A has other bytes", line, slot)
+        held = self.held_against(a, b, row)
+        for slot, pair in held if row["verdict"] == "equal" else ():
+            same = pair is None or _same(*pair)
+            need(same, "line %d, output %d: A has other bytes", line, slot)
         return rank, line
 
-    def compared_outputs(self, a, b, row):
-        """[(output, has A the same bytes? None: it was held against no single value of A)]"""
+    def held_against(self, a, b, row):
+        """[(output, its value and A's, as _same takes them; None: no single value of A's)]
+
+        Of all operations this much must be there. Their bytes are read where something is said of
+        them."""
         mine, found = b[number(row, "rank")], []
         line, likes = number(row, "line"), {}
         for like in items(row, "like"):
@@ -215,7 +219,7 @@ class Explained:
             here = mine.place(line, slot)
             there = other.place(number(like, "line"), number(like, "slot"))
             need(here and there, "line %d: no value was recorded", line)
-            found.append((slot, _same(mine, here, other, there)))
+            found.append((slot, (mine, here, other, there)))
         return found
 
     @form(
@@ -240,9 +244,10 @@ class Explained:
         need(alike, "another operation is the first beyond")
         early = rows[: first[0]]
         need(all(r["verdict"] != "after" for r in early), "the finding is not the first")
-        same = [same for _slot, same in self.compared_outputs(a, b, finding)]
+        pairs = [pair for _slot, pair in self.held_against(a, b, finding)]
         of_a = why.startswith("A ")  # A rounds too much: B may have the same bits
-        need(of_a or not same or not all(same), "A has the same bytes")
+        same = pairs and all(pair is not None and _same(*pair) for pair in pairs)
+        need(of_a or not same, "A has the same bytes")
 
     @form(r"in its place A has (\S+) at (.*)")
     def in_its_place(self, operation, site):
