@@ -8,15 +8,13 @@ import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import threading
-import time
 
 import pytest
 
 from free_ports import free_port
-from s3_here import Store, relay
+from s3_here import Store, relay, wait_for
 
 
 def need_registry():
@@ -42,15 +40,7 @@ def docker_registry(folder, delete=True, more="", http=""):
             ["docker-registry", "serve", str(config)], stdout=log, stderr=log, env=env
         )
     try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert server.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+        wait_for(server, port, folder / "log")
         yield port
     finally:
         server.send_signal(signal.SIGKILL)

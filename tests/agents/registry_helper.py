@@ -117,7 +117,59 @@ def in_production(registry, *contents):
     return registry
 
 
-# ---- kills
+def finds_damage(remote, store, where):
+    """Its bytes come back damaged: from then on nobody promotes it or gets it, and verify says so.
+    where: what stands in the address of a content."""
+
+    def damaged(request):
+        if request.method == "GET" and where in request.path:
+            status, headers, body = store.ask(request)
+            return (status, headers, b"\0" + body[1:]) if body == b"weights" else None
+        return None
+
+    remote.add(content=b"weights")
+    store.rule = damaged
+    r = remote("promote", "resnet", "--key", "ana.key", rc=1)
+    assert "FAIL  contents" in r.out and "damaged" in r.out
+    r = remote("get", "resnet@1", "--into", "x.pt", rc=2)
+    assert "damaged" in r.err and not (remote.work / "x.pt").exists()
+    assert "damaged" in remote("verify", "--contents", rc=1).out
+
+
+# ---- several at once, and kills
+
+
+def promotions_at_once(registry, count):
+    """[(exit code, stderr)] of that many, each of another version."""
+    for i in range(count):
+        registry.add(content=b"%d" % i)
+    procs = [
+        subprocess.Popen(
+            [str(registry.build / "cmd/twinrun"), "registry", "promote", f"resnet@{i + 1}"]
+            + ["--key", "ana.key", "--to", "production"],
+            cwd=registry.work,
+            env={**os.environ, **registry.env, "TWINRUN_HOME": str(registry.work / f"h{i}")},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for i in range(count)
+    ]
+    ends = [(p.communicate(timeout=300)[1], p.returncode) for p in procs]
+    return [(rc, err) for err, rc in ends]
+
+
+def one_log(registry, before, ends):
+    """Whoever was told that he wrote has one entry, and nobody else has; nothing is forked."""
+    won = [rc for rc, _ in ends if rc == 0]
+    for rc, err in ends:
+        assert rc == 0 or rc == 2 and b"somebody added entry" in err, (rc, err)
+    nobody = {"TWINRUN_HOME": "/nonexistent"}
+    log = registry("log", "--json", env=nobody).json["entries"]
+    assert won and len(log) == before + len(won)
+    stages = list(registry.stages().values())
+    assert stages.count("production") == 1 and stages.count("retired") == len(won) - 1
+    assert not registry.faults(rc=0, env=nobody) and not registry.faults(rc=0)
+
 
 EACH_LOG = 20  # kills; then another registry, so that the logs stay short
 
@@ -204,7 +256,7 @@ def kill_rollbacks(registry, count):
 def kill_promotions(registry, count):
     """After each kill the candidate is in production, or the version that was there still is."""
     kills = Kills(registry, count)
-    words = lambda v: ("promote", f"resnet@{v}", "--to", "production", "--key", "ana.key")  # noqa: E731
+    to = ("--to", "production", "--key", "ana.key")
     for i in range(count):
         if i % EACH_LOG == 0:
             if i:
@@ -212,12 +264,12 @@ def kill_promotions(registry, count):
                 registry.elsewhere()
             in_production(registry, b"0")
             registry.add(content=b"1")
-            kills.measure(*words(2))
+            kills.measure("promote", "resnet@2", *to)
             now, want = 2, 2
         if want == now:
             want += 1
             registry.add(content=b"%d" % want)
-        rc = kills(i, *words(want))
+        rc = kills(i, "promote", f"resnet@{want}", *to)
         stages = registry.stages()
         retired = dict.fromkeys(range(1, now), "retired")
         old = {**retired, now: "production", want: "candidate"}

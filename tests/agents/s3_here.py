@@ -110,6 +110,19 @@ def relay(store):
     return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
 
+def wait_for(server, port, log=None):
+    """Until somebody answers there. log: what the server says, told where it has ended."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            assert server.poll() is None, log and log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 @contextlib.contextmanager
 def moto(python):
     port = free_port()
@@ -121,14 +134,7 @@ def moto(python):
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert server.poll() is None and time.monotonic() < deadline
-                time.sleep(0.05)
+        wait_for(server, port)
         yield port
     finally:
         server.terminate()

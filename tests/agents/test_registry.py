@@ -17,7 +17,9 @@ import time
 import pytest
 
 from conftest import FULL
-from registry_helper import in_production, kill_promotions, kill_rollbacks, registry  # noqa: F401
+from registry_helper import in_production, kill_promotions, kill_rollbacks
+from registry_helper import one_log, promotions_at_once
+from registry_helper import registry  # noqa: F401
 
 KILLS = 1000 if FULL else 40
 
@@ -308,36 +310,7 @@ def test_after_a_revoked_key_somebody_vouches(registry):
 def test_of_two_promotions_at_once_one_is_told(registry):
     """Many at once: each entry has one author, the log is whole, and who lost has written nothing."""
     registry.make()
-    for i in range(6):
-        registry.add(content=b"%d" % i)
-    procs = [
-        subprocess.Popen(
-            [
-                str(registry.build / "cmd/twinrun"),
-                "registry",
-                "promote",
-                f"resnet@{i + 1}",
-                "--key",
-                "ana.key",
-                "--to",
-                "production",
-            ],
-            cwd=registry.work,
-            env={**os.environ, **registry.env, "TWINRUN_HOME": str(registry.work / f"h{i}")},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for i in range(6)
-    ]
-    ends = [(p, *p.communicate(timeout=120)) for p in procs]
-    won = [p for p, _, _ in ends if p.returncode == 0]
-    assert won and all(p.returncode in (0, 2) for p in procs), ends
-    for p, out, err in ends:
-        assert p.returncode == 0 or b"somebody added entry" in err, err
-    assert len(registry.entries()) == 7 + len(won)
-    stages = list(registry.stages().values())
-    assert stages.count("production") == 1 and stages.count("retired") == len(won) - 1
-    assert not registry.faults(rc=0)
+    one_log(registry, 7, promotions_at_once(registry, 6))
 
 
 def test_a_killed_rollback_is_done_or_is_not(registry):

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import threading
@@ -16,7 +15,9 @@ import time
 import pytest
 
 from oci_here import docker_registry, need_registry, oci, oci_server, relayed  # noqa: F401
-from registry_helper import in_production, kill_promotions, kill_rollbacks, registry  # noqa: F401
+from registry_helper import finds_damage, in_production, kill_promotions, kill_rollbacks
+from registry_helper import one_log, promotions_at_once
+from registry_helper import registry  # noqa: F401
 from s3_here import Request
 from turn import FULL, part
 
@@ -270,19 +271,7 @@ def test_a_part_that_is_lost_is_noticed(remote):
     remote.oci.rule = lambda request: None
     assert names(remote) == 1
 
-    def damaged(request):
-        if request.method == "GET" and "/blobs/" in request.path:
-            status, headers, body = remote.oci.ask(request)
-            return (status, headers, b"\0" + body[1:]) if body == b"weights" else None
-        return None
-
-    remote.add(content=b"weights")
-    remote.oci.rule = damaged
-    r = remote("promote", "resnet", "--key", "ana.key", rc=1)
-    assert "FAIL  contents" in r.out and "damaged" in r.out
-    r = remote("get", "resnet@1", "--into", "x.pt", rc=2)
-    assert "damaged" in r.err and not (remote.work / "x.pt").exists()
-    assert "damaged" in remote("verify", "--contents", rc=1).out
+    finds_damage(remote, remote.oci, "/blobs/")
     # a registry that has a blob of this digest is not made right by bringing it again
     r = remote("add", "again", "model.pt", "--key", "ci.key", rc=2)
     assert "damaged" in r.err
@@ -396,21 +385,6 @@ def start(remote, *words, home):
     )
 
 
-def promotion(remote, number):
-    words = ["promote", f"resnet@{number}", "--key", "ana.key", "--to", "production"]
-    return start(remote, *words, home=f"h{number}")
-
-
-def one_log(remote, before, ends):
-    """Whoever was told that he wrote has one entry, and nobody else has; nothing is forked."""
-    won = [rc for rc, _ in ends if rc == 0]
-    for rc, err in ends:
-        assert rc == 0 or b"somebody added entry" in err, err
-    assert won and names(remote) == before + len(won)
-    assert list(remote.stages().values()).count("production") == 1
-    assert not remote.faults(rc=0, env={"TWINRUN_HOME": "/nonexistent"})
-
-
 def ended(p):
     _, err = p.communicate(timeout=300)
     return p.returncode, err
@@ -418,10 +392,7 @@ def ended(p):
 
 def test_of_four_at_once_each_is_told(remote):
     remote.make()
-    for i in range(4):
-        remote.add(content=b"%d" % i)
-    procs = [promotion(remote, i + 1) for i in range(4)]
-    one_log(remote, 5, [ended(p) for p in procs])
+    one_log(remote, 5, promotions_at_once(remote, 4))
 
 
 class Gates:

@@ -225,7 +225,8 @@ def test_tags_that_were_copied_make_no_version_ours(registry, mlflow):  # noqa: 
         mlflow.set_tag("resnet", "1", key, tags[key])
 
 
-def test_a_wish_is_a_promotion_only_by_the_policy(registry, mlflow):  # noqa: F811
+def two_wishes(registry, mlflow):  # noqa: F811
+    """MLflow wants version 1 as canary, which the policy allows, and 2 in production: it does not."""
     registry.policy(
         "[[promote]]", 'to = "canary"', "[[promote]]", 'to = "production"', "signed = 1"
     )
@@ -235,6 +236,10 @@ def test_a_wish_is_a_promotion_only_by_the_policy(registry, mlflow):  # noqa: F8
     mirror(registry, mlflow, "--push")
     mlflow.set_alias("resnet", "canary", "1")
     mlflow.set_alias("resnet", "production", "2")
+
+
+def test_a_wish_is_a_promotion_only_by_the_policy(registry, mlflow):  # noqa: F811
+    two_wishes(registry, mlflow)
     r = mirror(registry, mlflow, "--pull", rc=2)
     assert "--key" in r.err
     r = mirror(registry, mlflow, "--pull", "--key", "ana.key", rc=1)
@@ -256,15 +261,7 @@ def test_a_wish_is_a_promotion_only_by_the_policy(registry, mlflow):  # noqa: F8
 
 def test_behind_a_wish_that_came_true_it_is_looked_again(registry, mlflow):  # noqa: F811
     """MLflow's tags say the old stage then: nobody reads that it says what the log says."""
-    registry.policy(
-        "[[promote]]", 'to = "canary"', "[[promote]]", 'to = "production"', "signed = 1"
-    )
-    registry.make()
-    for content in b"one", b"two":
-        registry.add(content=content)
-    mirror(registry, mlflow, "--push")
-    mlflow.set_alias("resnet", "canary", "1")
-    mlflow.set_alias("resnet", "production", "2")
+    two_wishes(registry, mlflow)
     r = mirror(registry, mlflow, "--pull", "--json", "--key", "ana.key", rc=1)
     assert [(p["model"], p["version"], p["kind"]) for p in r.json["pulled"]] == [
         ("resnet", 1, "move")

@@ -97,7 +97,7 @@ def test_skopeo_copies_it(layout):
     reason="no container registry (Debian: skopeo docker-registry)",
 )
 def test_by_way_of_a_container_registry(layout):
-    with docker_registry(layout.work / "registry") as port:
+    with docker_registry(layout.work / "pushed") as port:
         there = f"docker://127.0.0.1:{port}/vision/net:1"
         copy = ["skopeo", "--insecure-policy", "copy"]
         run(*copy, "--dest-tls-verify=false", "oci:L:1", there, cwd=layout.work)

@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 
-from registry_helper import in_production, registry  # noqa: F401
+from registry_helper import finds_damage, in_production, one_log, promotions_at_once
+from registry_helper import registry  # noqa: F401
 from s3_here import s3, s3_server  # noqa: F401
 
 PART = 16 << 20
@@ -142,19 +143,7 @@ def test_a_part_that_is_lost_is_noticed(remote):
     remote.s3.rule = lambda request: None
     assert names(remote) == 1
 
-    def damaged(request):
-        if request.method == "GET" and "/contents/" in request.path:
-            status, headers, body = remote.s3.ask(request)
-            return (status, headers, b"\0" + body[1:]) if body == b"weights" else None
-        return None
-
-    remote.add(content=b"weights")
-    remote.s3.rule = damaged
-    r = remote("promote", "resnet", "--key", "ana.key", rc=1)
-    assert "FAIL  contents" in r.out and "damaged" in r.out
-    r = remote("get", "resnet@1", "--into", "x.pt", rc=2)
-    assert "damaged" in r.err and not (remote.work / "x.pt").exists()
-    assert "damaged" in remote("verify", "--contents", rc=1).out
+    finds_damage(remote, remote.s3, "/contents/")
     remote.s3.rule = lambda request: None
     assert remote.stages() == {1: "candidate"}
 
@@ -242,34 +231,7 @@ def test_a_store_that_keeps_no_two_writers_apart_is_refused(remote):
 
 def test_of_two_at_once_one_is_told(remote):
     remote.make()
-    for i in range(4):
-        remote.add(content=b"%d" % i)
-    procs = [
-        subprocess.Popen(
-            [
-                str(remote.build / "cmd/twinrun"),
-                "registry",
-                "promote",
-                f"resnet@{i + 1}",
-                "--key",
-                "ana.key",
-                "--to",
-                "production",
-            ],
-            cwd=remote.work,
-            env={**os.environ, **remote.env, "TWINRUN_HOME": str(remote.work / f"h{i}")},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for i in range(4)
-    ]
-    ends = [(p, *p.communicate(timeout=120)) for p in procs]
-    won = [p for p, _, _ in ends if p.returncode == 0]
-    for p, _, err in ends:
-        assert p.returncode == 0 or b"somebody added entry" in err, err
-    assert won and names(remote) == 5 + len(won)
-    assert list(remote.stages().values()).count("production") == 1
-    assert not remote.faults(rc=0)
+    one_log(remote, 5, promotions_at_once(remote, 4))
 
 
 def test_a_gc_and_an_add_wait_for_each_other(remote):

@@ -695,18 +695,22 @@ def test_nothing_new_is_not_decided_again(world):
     assert world.flag.read_bytes() == flag and len(world.decisions()) == 2
 
 
+def forget(world, outcome):
+    """As a call leaves it that was killed between the flag file and the ledger."""
+    with sqlite3.connect(world.home / "ledger.db") as db:
+        db.execute("delete from events where kind = 'rollout' and outcome = ?", (outcome,))
+    for event in (world.home / "events").iterdir():
+        if json.loads(event.read_bytes())["outcome"] == outcome:
+            event.unlink()
+
+
 def test_a_decision_that_the_ledger_missed_is_written_later(world):
     world.write(FINE)
     world.start()
     world.job("-q")
     kept = world.flag.read_bytes()
     world.rollout("step")
-    # as a call leaves it that was killed between the flag file and the ledger
-    with sqlite3.connect(world.home / "ledger.db") as db:
-        db.execute("delete from events where kind = 'rollout' and outcome = 'held'")
-    for event in (world.home / "events").iterdir():
-        if json.loads(event.read_bytes())["outcome"] == "held":
-            event.unlink()
+    forget(world, "held")
     assert world.flag.read_bytes() != kept
     assert world.rollout("step")["changed"] is False
     assert [d for d, _ in world.decisions()] == ["started", "held"]
@@ -717,11 +721,7 @@ def test_the_next_rollout_writes_what_the_last_one_missed(world):
     world.write(FINE)
     world.start()
     world.rollout("stop")
-    with sqlite3.connect(world.home / "ledger.db") as db:
-        db.execute("delete from events where kind = 'rollout' and outcome = 'stopped'")
-    for event in (world.home / "events").iterdir():
-        if json.loads(event.read_bytes())["outcome"] == "stopped":
-            event.unlink()
+    forget(world, "stopped")
     world.rollout("start", "threads=1")
     assert [d for d, _ in world.decisions()] == ["started", "stopped", "started"]
 

@@ -606,19 +606,25 @@ static unsigned jobs_that_fall_back(unsigned count, bool keyed)
     return fell;
 }
 
+/* Of the same draws no more fall back than alpha allows where something is `seen`, and far more
+ * where it is not: so a test that asks this can fail. */
+static void falls_back_only_without(unsigned (*falls)(unsigned count, bool seen), unsigned count,
+                                    uint64_t draws)
+{
+    stream = draws;
+    const unsigned fell = falls(count, true);
+    if (fell > most_of(count))
+        fail_msg("%u of %u fell back, at most %u", fell, count, most_of(count));
+    stream = draws;
+    const unsigned without = falls(count, false);
+    if (without <= most_of(count))
+        fail_msg("only %u of %u would fall back", without, count);
+}
+
 static void ranks_of_a_job_are_one_draw(void **state)
 {
     (void)state;
-    const unsigned count = is_full() ? 400 : 60;
-    stream = 9;
-    const unsigned fell = jobs_that_fall_back(count, true);
-    if (fell > most_of(count))
-        fail_msg("%u of %u fell back, at most %u", fell, count, most_of(count));
-    /* and this would be seen: as draws of their own they are far above what alpha allows */
-    stream = 9;
-    const unsigned without = jobs_that_fall_back(count, false);
-    if (without <= most_of(count))
-        fail_msg("only %u of %u would fall back", without, count);
+    falls_back_only_without(jobs_that_fall_back, is_full() ? 400 : 60, 9);
 }
 
 /* Neither are two runs of one key held against each other, nor is one key held against twice. */
@@ -669,8 +675,8 @@ static void a_job_is_its_ranks(void **state)
 
 /* Of rollouts whose runs are all started at once, and of which three of ten fail at once, with the
  * fix as without; those with it take a little longer, and are looked at when the others have
- * ended. hidden: as if only those that have ended were there. */
-static unsigned batches_that_fall_back(unsigned count, bool hidden)
+ * ended. Not `seen`: as if only those that have ended were there. */
+static unsigned batches_that_fall_back(unsigned count, bool seen)
 {
     static struct simulated s;
     const struct nature of = {.5, {0, 0}, {.3, .3}, 1.1, 0, .01};
@@ -686,10 +692,10 @@ static unsigned batches_that_fall_back(unsigned count, bool hidden)
                 s.room[i].ok = s.room[i].ended = false;
         }
         size_t kept = 0;
-        for (size_t i = 0; i < 100 && hidden; i++)
+        for (size_t i = 0; i < 100 && !seen; i++)
             if (s.room[i].ended)
                 s.room[kept++] = s.room[i];
-        s.runs.count = hidden ? kept : 100;
+        s.runs.count = seen ? 100 : kept;
         look(&s, &f, &j);
         fell += j.decision == TW_ROLLOUT_FELL_BACK;
     }
@@ -699,15 +705,7 @@ static unsigned batches_that_fall_back(unsigned count, bool hidden)
 static void runs_that_go_on_have_their_places(void **state)
 {
     (void)state;
-    const unsigned count = is_full() ? 400 : 40;
-    stream = 10;
-    const unsigned fell = batches_that_fall_back(count, false);
-    if (fell > most_of(count))
-        fail_msg("%u of %u fell back, at most %u", fell, count, most_of(count));
-    stream = 10;
-    const unsigned without = batches_that_fall_back(count, true);
-    if (without <= most_of(count))
-        fail_msg("only %u of %u would fall back", without, count);
+    falls_back_only_without(batches_that_fall_back, is_full() ? 400 : 40, 10);
 }
 
 /* Runs end in any order, and some fail: a pair that was seen once is one at each later look. */
