@@ -238,7 +238,9 @@ struct tw_front;
 /* Copies from the offset of `in`, which is to be its beginning, to its end (copy.c). 0, or -1 with
  * errno: ECANCELED where the front (or NULL) stops. What was written by then stays. */
 int tw_copy_bytes(int in, int out, const struct tw_front *front);
-/* How many bytes were read (fewer at the end of the file), or -1 with errno. */
+/* How many bytes were read (fewer at the end of the file), or -1 with errno. tw_read_up_to: from
+ * the file's own offset, or of what is no file. */
+ssize_t tw_read_up_to(int fd, void *data, size_t bytes);
 ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset);
 /* Deletes the folder and all below it; follows no link and stays on one device. bytes (or NULL):
  * how much that freed. errno says what kept it: ENOTEMPTY or EEXIST where something came meanwhile.

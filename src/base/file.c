@@ -146,6 +146,22 @@ int tw_write_all(int fd, const void *data, size_t bytes)
     return 0;
 }
 
+ssize_t tw_read_up_to(int fd, void *data, size_t bytes)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        const ssize_t n = read(fd, (char *)data + done, bytes - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
 ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset)
 {
     size_t done = 0;

@@ -9,28 +9,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* Four numbers, the first of which is 127: a name that only begins so is another machine. */
-static bool is_127(const char *host, size_t n)
-{
-    unsigned a, b, c, d;
-    int end = 0;
-    return sscanf(host, "%3u.%3u.%3u.%3u%n", &a, &b, &c, &d, &end) == 4 && (size_t)end == n &&
-           strspn(host, "0123456789.") == n && a == 127 && b < 256 && c < 256 && d < 256;
-}
-
-bool tw_http_is_loopback(const char *authority)
-{
-    const size_t whole = strcspn(authority, "/?#");
-    const size_t host = tw_starts(authority, "[::1]") ? 5 : strcspn(authority, ":/?#");
-    /* behind : digits alone: localhost:x@other is a user of another machine */
-    if (host < whole &&
-        (authority[host] != ':' || strspn(authority + host + 1, "0123456789") != whole - host - 1))
-        return false;
-    return tw_starts(authority, "[::1]") ||
-           (host == strlen("localhost") && strncasecmp(authority, "localhost", host) == 0) ||
-           is_127(authority, host);
-}
-
 #ifdef TWIN_HAVE_CURL
 #include <curl/curl.h>
 #include <dlfcn.h>

@@ -7,6 +7,7 @@
  */
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <twin/error.h>
 
 /* What is asked of a server. All texts are borrowed for the length of the call. */
@@ -43,6 +44,18 @@ void tw_http_close(struct tw_http_connection *c); /* NULL is allowed */
 /* Is what stands behind "http://" this machine: localhost, 127.x.y.z or [::1], with a port or
  * without, then the end or a path? False also for what would take a second look, such as a user. */
 bool tw_http_is_loopback(const char *authority);
+/* The value of a line of a head, "Name: value", if this is its name: *bytes of it, without the
+ * blanks around. NULL: another name. */
+const char *tw_http_value(const char *line, size_t n, const char *name, size_t *bytes);
+/* The same as a text. False: another name, or it is longer than its room (out then has what fits).
+ */
+bool tw_http_given(const char *line, size_t n, const char *name, char *out, size_t room);
+/* The same as a number up to max; 0: it is none. */
+bool tw_http_given_number(const char *line, size_t n, const char *name, uint64_t max,
+                          uint64_t *out);
+/* Appends the text with all but letters, digits and - . _ ~ (and "/", if slash) as %XX. */
+struct tw_buf;
+void tw_http_encode(struct tw_buf *b, const char *text, bool slash);
 /* Is there a libcurl? Else TWIN_EUNSUPPORTED, with what to install. server: as in a request. */
 int tw_http_ready(const char *server, struct twin_error *err);
 #endif

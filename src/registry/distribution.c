@@ -210,18 +210,6 @@ static bool take_piece(void *to, const char *data, size_t n)
     return call->take(call->to, data, n);
 }
 
-/* The value of a line "name: value" of this name; NULL: another name. */
-static const char *value_of(const char *line, size_t n, const char *name)
-{
-    const size_t length = strlen(name);
-    if (n <= length || strncasecmp(line, name, length) != 0 || line[length] != ':')
-        return NULL;
-    const char *value = line + length + 1;
-    while (value < line + n && *value == ' ')
-        value++;
-    return value;
-}
-
 /* A second Link goes on behind the first; of all others the first counts. */
 static void take_head(void *to, const char *line, size_t n)
 {
@@ -234,26 +222,19 @@ static void take_head(void *to, const char *line, size_t n)
                   {"link", call->link, sizeof call->link},
                   {"docker-content-digest", call->digest, sizeof call->digest},
                   {"www-authenticate", call->challenge, sizeof call->challenge}};
-    const char *value;
-    char number[32];
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
-        if ((value = value_of(line, n, wanted[i].name)) &&
-            (!*wanted[i].out || wanted[i].out == call->link)) {
-            const size_t had = strlen(wanted[i].out), room = wanted[i].room - had;
-            const int length = snprintf(wanted[i].out + had, room, "%s%.*s", had ? ", " : "",
-                                        (int)(line + n - value), value);
-            call->cut |= wanted[i].room == TW_DIST_URL_BYTES && (size_t)length >= room;
-        }
-    if ((value = value_of(line, n, "content-length"))) {
-        snprintf(number, sizeof number, "%.*s", (int)(line + n - value), value);
-        call->length = strtoull(number, NULL, 10);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        size_t bytes = 0;
+        const char *value = tw_http_value(line, n, wanted[i].name, &bytes);
+        const size_t had = strlen(wanted[i].out), room = wanted[i].room - had;
+        if (!value || (had && wanted[i].out != call->link))
+            continue;
+        const int length = snprintf(wanted[i].out + had, room, "%s%.*s", had ? ", " : "",
+                                    (int)bytes, value);
+        call->cut |= wanted[i].room == TW_DIST_URL_BYTES && (size_t)length >= room;
     }
+    tw_http_given_number(line, n, "content-length", UINT64_MAX, &call->length);
     /* as seconds; as a date it is left to our own patience */
-    if ((value = value_of(line, n, "retry-after"))) {
-        snprintf(number, sizeof number, "%.*s", (int)(line + n - value), value);
-        if (tw_parse_u64(number, UINT32_MAX, &call->later_s) != 0)
-            call->later_s = 0;
-    }
+    tw_http_given_number(line, n, "retry-after", UINT32_MAX, &call->later_s);
 }
 
 void tw_dist_call_free(struct tw_dist_call *call)

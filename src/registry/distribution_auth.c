@@ -129,18 +129,6 @@ static bool parameter(const char *challenge, const char *name, char *out, size_t
     return false;
 }
 
-static void encode(struct tw_buf *b, const char *text)
-{
-    for (const char *c = text; *c; c++) {
-        const bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                           (*c >= '0' && *c <= '9') || strchr("-._~", *c);
-        if (plain)
-            tw_buf_append(b, c, 1);
-        else
-            tw_buf_printf(b, "%%%02X", (unsigned char)*c);
-    }
-}
-
 /* May be sent in a header: printable, no blank. */
 static bool token_ok(const char *t)
 {
@@ -181,7 +169,7 @@ static int token_url(const char *challenge, bool plain, char **out, struct twin_
         if (!parameter(challenge, names[i], value, sizeof value))
             continue;
         tw_buf_printf(&b, "%s%s=", before, names[i]);
-        encode(&b, value);
+        tw_http_encode(&b, value, false);
         before = "&";
     }
     *out = tw_buf_steal(&b);

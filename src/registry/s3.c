@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 enum { TIMEOUT_S = 60, TRIES = 3, HEADERS = 10 };
@@ -150,18 +149,6 @@ int tw_s3_open(const char *spec, struct tw_s3 **out, struct twin_error *err)
 
 /* ---- the signature */
 
-void tw_s3_encode(struct tw_buf *b, const char *text, bool slash)
-{
-    for (const char *c = text; *c; c++) {
-        const bool plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
-                           (*c >= '0' && *c <= '9') || strchr("-._~", *c) || (slash && *c == '/');
-        if (plain)
-            tw_buf_append(b, c, 1);
-        else
-            tw_buf_printf(b, "%%%02X", (unsigned char)*c);
-    }
-}
-
 /* HMAC-SHA256. False: no memory. */
 static bool hmac(const void *key, size_t key_bytes, const void *text, size_t n,
                  unsigned char out[32])
@@ -248,15 +235,8 @@ static bool take_piece(void *to, const char *data, size_t n)
 static void take_head(void *to, const char *line, size_t n)
 {
     struct tw_s3_call *call = to;
-    if (n > 5 && strncasecmp(line, "etag:", 5) == 0) {
-        const char *value = line + 5 + (line[5] == ' ');
-        snprintf(call->etag, sizeof call->etag, "%.*s", (int)(n - (size_t)(value - line)), value);
-    } else if (n > 15 && strncasecmp(line, "content-length:", 15) == 0) {
-        char number[32];
-        const char *value = line + 15 + (line[15] == ' ');
-        snprintf(number, sizeof number, "%.*s", (int)(n - (size_t)(value - line)), value);
-        call->length = strtoull(number, NULL, 10);
-    }
+    if (!tw_http_given(line, n, "etag", call->etag, sizeof call->etag))
+        tw_http_given_number(line, n, "content-length", UINT64_MAX, &call->length);
 }
 
 /* The request as it is now: a signature holds for some minutes. */
@@ -316,10 +296,10 @@ int tw_s3_do(struct tw_s3 *s, struct tw_s3_call *call, struct twin_error *err)
     struct signing g = {.query = call->query ? call->query : ""};
     struct tw_buf path = {0};
     const char *where = call->name ? s->prefix : "";
-    tw_s3_encode(&path, s->path, true);
+    tw_http_encode(&path, s->path, true);
     tw_buf_puts(&path, "/");
-    tw_s3_encode(&path, where, true);
-    tw_s3_encode(&path, call->name ? call->name : "", true);
+    tw_http_encode(&path, where, true);
+    tw_http_encode(&path, call->name ? call->name : "", true);
     g.url_path = path.data;
     int rc = !path.failed && tw_sha256_of(call->data ? call->data : "", call->bytes, g.payload)
                  ? 0

@@ -26,7 +26,7 @@ struct tw_s3_call {
     const char *method;
     const char *name; /* of the object, below the prefix; NULL: the bucket */
     const char
-        *query; /* "a=b&c=", names in the order of bytes, values by tw_s3_encode; NULL: none */
+        *query; /* "a=b&c=", names in the order of bytes, values by tw_http_encode; NULL: none */
     const void *data;
     size_t bytes;
     bool if_new; /* only if there is no such object: else status 412 */
@@ -50,9 +50,6 @@ int tw_s3_do(struct tw_s3 *s, struct tw_s3_call *call, struct twin_error *err);
 int tw_s3_refused(const struct tw_s3_call *call, const char *shown, struct twin_error *err);
 void tw_s3_call_free(struct tw_s3_call *call);
 
-/* Appends the text with all but letters, digits and - . _ ~ (and "/", if slash) as %XX. */
-struct tw_buf;
-void tw_s3_encode(struct tw_buf *b, const char *text, bool slash);
 /* The text between <name> and </name> behind *at, at most room - 1 bytes of it; *at moves behind.
  * False: there is none. Entities are left as they are. */
 bool tw_s3_tag(const char **at, const char *name, char *out, size_t room);

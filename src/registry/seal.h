@@ -9,7 +9,7 @@
  * Both ways are authenticated: who reads gets the plaintext or an error. As it is given out piece
  * by piece, an error may come after a part of it: the caller throws that away.
  */
-#include "sha256.h"
+#include "sink.h"
 
 #include "base.h" /* struct tw_strings */
 
@@ -18,15 +18,12 @@
 
 struct json_t;
 
-/* A file on its way: read from `in` at its beginning, written to `out` (-1: nowhere). The plaintext
- * is digested as it passes by. `shown` stands in messages. */
+/* A file on its way: read from `in` at its beginning. `shown` stands in messages. */
 struct tw_seal_flow {
-    int in, out;
+    int in;
+    int sealed; /* where the ciphertext goes; not looked at when one is opened */
     const char *shown;
-    /* out */
-    char sha256[65]; /* of the plaintext */
-    uint64_t bytes;
-    struct tw_sha256 sum; /* while it goes on */
+    struct tw_sink plain; /* where the plaintext goes, if anywhere; it has been begun */
 };
 
 /* One way. recipients: texts as they stand in the log. */
@@ -42,9 +39,8 @@ struct tw_seal_way {
 };
 extern const struct tw_seal_way tw_seal_openssl, tw_seal_age;
 
-/* The plaintext passes by: digested, and (give) written to f->out. 0, or an error. */
-int tw_seal_pass(struct tw_seal_flow *f, const void *data, size_t n, bool give,
-                 struct twin_error *err);
+/* A piece of the plaintext passes by. 0, or an error. */
+int tw_seal_pass(struct tw_seal_flow *f, const void *data, size_t n, struct twin_error *err);
 /*
  * A new file that has no name, for this user alone, closed in programs that are started: in TMPDIR,
  * else in /var/tmp, which is a disk where /tmp may be memory. The caller closes it. -1 with err
@@ -54,6 +50,4 @@ int tw_nameless_file(struct twin_error *err);
 /* The same in memory alone: no disk ever has its bytes, but for swap. name: for lists of open
  * files. */
 int tw_memory_file(const char *name, struct twin_error *err);
-/* Fills a buffer from a file, less only at its end. -1 with errno. */
-ssize_t tw_seal_read(int fd, void *room, size_t n);
 #endif

@@ -119,12 +119,12 @@ static int feed(const struct age *a, struct tw_seal_flow *f, bool *gone, struct 
     char *room = tw_malloc(COPY_BYTES);
     int rc = room ? 0 : tw_no_memory(err, "for %s", f->shown);
     while (rc == 0 && !*gone) {
-        const ssize_t n = tw_seal_read(f->in, room, COPY_BYTES);
+        const ssize_t n = tw_read_up_to(f->in, room, COPY_BYTES);
         if (n < 0)
             rc = twin_error_system(err, "cannot read %s", f->shown);
         if (n <= 0)
             break;
-        rc = tw_seal_pass(f, room, (size_t)n, false, err);
+        rc = tw_seal_pass(f, room, (size_t)n, err);
         for (ssize_t at = 0; rc == 0 && at < n && !*gone;) {
             const ssize_t sent = send(a->ours, room + at, (size_t)(n - at), MSG_NOSIGNAL);
             if (sent < 0 && errno == EINTR)
@@ -151,7 +151,7 @@ static int seal(const json_t *recipients, struct tw_seal_flow *f, struct twin_er
         argv[2 * i + 1] = "-r";
         argv[2 * i + 2] = json_string_value(json_array_get(recipients, i));
     }
-    int rc = start(&a, argv, CHILD_IN, f->out, err);
+    int rc = start(&a, argv, CHILD_IN, f->sealed, err);
     rc = rc ? rc : feed(&a, f, &gone, err);
     rc = finish(&a, rc, said, err);
     tw_free(argv);
@@ -168,12 +168,12 @@ static int drain(const struct age *a, struct tw_seal_flow *f, struct twin_error 
     char *room = tw_malloc(COPY_BYTES);
     int rc = room ? 0 : tw_no_memory(err, "for %s", f->shown);
     while (rc == 0) {
-        const ssize_t n = tw_seal_read(a->ours, room, COPY_BYTES);
+        const ssize_t n = tw_read_up_to(a->ours, room, COPY_BYTES);
         if (n < 0)
             rc = twin_error_system(err, "cannot read what age opened of %s", f->shown);
         if (n <= 0)
             break;
-        rc = tw_seal_pass(f, room, (size_t)n, true, err);
+        rc = tw_seal_pass(f, room, (size_t)n, err);
     }
     tw_free(room);
     return rc;

@@ -319,13 +319,13 @@ static int chunks_begin(struct chunks *c, size_t size, const struct tw_seal_flow
         return tw_no_memory(err, "for %s", f->shown);
     c->next = c->room + size + TAG;
     c->out = c->next + size + TAG;
-    c->have = tw_seal_read(f->in, c->room, size);
+    c->have = tw_read_up_to(f->in, c->room, size);
     return c->have < 0 ? twin_error_system(err, "cannot read %s", f->shown) : 0;
 }
 
 static int chunks_look(struct chunks *c, const struct tw_seal_flow *f, struct twin_error *err)
 {
-    c->ahead = (size_t)c->have < c->size ? 0 : tw_seal_read(f->in, c->next, c->size);
+    c->ahead = (size_t)c->have < c->size ? 0 : tw_read_up_to(f->in, c->next, c->size);
     return c->ahead < 0 ? twin_error_system(err, "cannot read %s", f->shown) : 0;
 }
 
@@ -356,10 +356,10 @@ static int seal_chunks(const unsigned char key[KEY], struct tw_seal_flow *f, str
             break;
         last = c.ahead == 0;
         nonce_of(i, last, nonce);
-        rc = tw_seal_pass(f, c.room, (size_t)c.have, false, err);
+        rc = tw_seal_pass(f, c.room, (size_t)c.have, err);
         if (rc == 0 && !gcm_seal(key, nonce, c.room, (int)c.have, c.out))
             rc = openssl_failed(err, "cannot encrypt it", f->shown);
-        if (rc == 0 && tw_write_all(f->out, c.out, (size_t)c.have + TAG) != 0)
+        if (rc == 0 && tw_write_all(f->sealed, c.out, (size_t)c.have + TAG) != 0)
             rc = twin_error_system(err, "cannot write a sealed copy of %s", f->shown);
         chunks_step(&c);
     }
@@ -385,7 +385,7 @@ static int open_chunks(const unsigned char key[KEY], struct tw_seal_flow *f, str
                                 "is not what was sealed",
                                 f->shown, (unsigned long long)i + 1);
         else
-            rc = tw_seal_pass(f, c.out, (size_t)(c.have - TAG), true, err);
+            rc = tw_seal_pass(f, c.out, (size_t)(c.have - TAG), err);
         chunks_step(&c);
     }
     chunks_end(&c);
@@ -433,7 +433,7 @@ static int seal(const json_t *recipients, struct tw_seal_flow *f, struct twin_er
                             "%s: the keys of %zu recipients take %zu bytes, and a sealed file has "
                             "room for %d: expected fewer recipients, or X25519 keys",
                             f->shown, json_array_size(recipients), head.len, HEAD_MAX - 1);
-    if (rc == 0 && tw_write_all(f->out, head.data, head.len) != 0)
+    if (rc == 0 && tw_write_all(f->sealed, head.data, head.len) != 0)
         rc = twin_error_system(err, "cannot write a sealed copy of %s", f->shown);
     rc = rc ? rc : seal_chunks(of_chunks, f, err);
     free(text);

@@ -80,21 +80,63 @@ int tw_store_put_text(struct tw_store *s, const char *text, size_t bytes, const 
     return rc;
 }
 
+int tw_store_pour(struct tw_store *s, const char *sha256, struct tw_sink *to,
+                  struct twin_error *err)
+{
+    struct twin_error why = TWIN_ERROR_INIT;
+    char name[80];
+    snprintf(name, sizeof name, "contents/%.64s", sha256);
+    int rc = tw_sink_begin(to, name, err);
+    if (rc != 0)
+        return rc;
+    const int given = s->as->get_content(s, sha256, to, &why);
+    rc = tw_sink_end(to, given, name, err);
+    if (given != 0 && !to->failed)
+        return twin_error_set(err, given, "%s", why.message);
+    if (rc == 0 && strcmp(to->sha256, sha256) != 0)
+        rc = tw_store_damaged(s, sha256, to->sha256, err);
+    return rc;
+}
+
 int tw_store_get_stored(struct tw_store *s, const char *sha256, int fd, struct twin_error *err)
 {
-    return s->as->get_content(s, sha256, fd, err);
+    struct tw_sink k = {.fd = fd};
+    return tw_store_pour(s, sha256, &k, err);
+}
+
+int tw_store_fill(struct tw_store *s, const char *sha256,
+                  int (*get)(struct tw_store *s, const char *sha256, int fd,
+                             struct twin_error *err),
+                  int file, int *fd, struct twin_error *err)
+{
+    *fd = file;
+    if (file < 0)
+        return TWIN_EIO;
+    int rc = get(s, sha256, file, err);
+    if (rc == 0 && lseek(file, 0, SEEK_SET) != 0)
+        rc = twin_error_system(err, "cannot read a temporary file");
+    if (rc != 0)
+        close(file);
+    return rc;
+}
+
+int tw_store_open_stored(struct tw_store *s, const char *sha256, int *fd, struct twin_error *err)
+{
+    return s->as->open_content
+               ? s->as->open_content(s, sha256, fd, err)
+               : tw_store_fill(s, sha256, tw_store_get_stored, tw_nameless_file(err), fd, err);
 }
 
 int tw_store_get_content(struct tw_store *s, const char *sha256, int fd, struct twin_error *err)
 {
     return tw_store_sealed_as(s, sha256) ? tw_sealed_get(s, sha256, fd, err)
-                                         : s->as->get_content(s, sha256, fd, err);
+                                         : tw_store_get_stored(s, sha256, fd, err);
 }
 
 int tw_store_open_content(struct tw_store *s, const char *sha256, int *fd, struct twin_error *err)
 {
     return tw_store_sealed_as(s, sha256) ? tw_sealed_open(s, sha256, false, fd, err)
-                                         : s->as->open_content(s, sha256, fd, err);
+                                         : tw_store_open_stored(s, sha256, fd, err);
 }
 
 int tw_store_damaged(const struct tw_store *s, const char *sha256, const char *found,

@@ -13,7 +13,6 @@
 #include "store_inside.h"
 
 #include "base.h"
-#include "sha256.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -26,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { COPY_BYTES = 1 << 18, LOCK_TRIES = 100 };
+enum { LOCK_TRIES = 100 };
 static const long LOCK_WAIT_NS = 100000000; /* 100 tries: ten seconds */
 
 struct folder {
@@ -140,36 +139,6 @@ static int folder_put(struct tw_store *store, const char *name, const void *data
     return rc;
 }
 
-/* Copies and digests in one go: what is stored is what was digested. 0, or an error. */
-static int copy_digested(int in, int out, char hex[65], uint64_t *bytes, const char *shown,
-                         struct twin_error *err)
-{
-    unsigned char digest[32], *room = tw_malloc(COPY_BYTES);
-    struct tw_sha256 sum = {0};
-    int rc = room && tw_sha256_begin(&sum) ? 0 : tw_no_memory(err, "reading %s", shown);
-    *bytes = 0;
-    while (rc == 0) {
-        ssize_t n = read(in, room, COPY_BYTES);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            rc = twin_error_system(err, "cannot read %s", shown);
-        if (n <= 0)
-            break;
-        tw_sha256_add(&sum, room, (size_t)n);
-        *bytes += (uint64_t)n;
-        if (out >= 0 && tw_write_all(out, room, (size_t)n) != 0)
-            rc = twin_error_system(err, "cannot write a copy of %s", shown);
-    }
-    if (rc == 0 && !tw_sha256_end(&sum, digest))
-        rc = tw_no_memory(err, "reading %s", shown);
-    if (rc == 0)
-        tw_hex(digest, sizeof digest, hex);
-    tw_sha256_free(&sum);
-    tw_free(room);
-    return rc;
-}
-
 /* ---- reading */
 
 /* A regular file below the store, no link on the way. TWIN_ENOENT. */
@@ -218,39 +187,36 @@ static int folder_get(struct tw_store *store, const char *name, size_t cap, char
     return rc;
 }
 
-static int folder_get_content(struct tw_store *store, const char *sha256, int fd,
+static int folder_get_content(struct tw_store *store, const char *sha256, struct tw_sink *to,
                               struct twin_error *err)
 {
-    struct folder *s = (struct folder *)store;
-    char name[80], hex[65];
-    uint64_t bytes;
+    char name[80];
     struct stat st;
     int in;
     content_name(sha256, name);
-    int rc = open_piece(s, name, &in, &st, err);
+    int rc = open_piece((struct folder *)store, name, &in, &st, err);
     if (rc != 0)
         return rc;
-    rc = copy_digested(in, fd, hex, &bytes, name, err);
+    rc = tw_sink_read(to, in, name, err);
     close(in);
-    if (rc == 0 && strcmp(hex, sha256) != 0)
-        rc = tw_store_damaged(&s->head, sha256, hex, err);
     return rc;
 }
 
+/* The file itself: what was digested is what is read, since nobody writes into it. */
 static int folder_open_content(struct tw_store *store, const char *sha256, int *fd,
                                struct twin_error *err)
 {
     struct folder *s = (struct folder *)store;
-    char name[80], hex[65];
-    uint64_t bytes;
+    struct tw_sink nowhere = {.fd = -1};
+    char name[80];
     struct stat st;
     content_name(sha256, name);
     int rc = open_piece(s, name, fd, &st, err);
     if (rc != 0)
         return rc;
-    rc = copy_digested(*fd, -1, hex, &bytes, name, err);
-    if (rc == 0 && strcmp(hex, sha256) != 0)
-        rc = tw_store_damaged(&s->head, sha256, hex, err);
+    rc = tw_sink_file(&nowhere, *fd, name, err);
+    if (rc == 0 && strcmp(nowhere.sha256, sha256) != 0)
+        rc = tw_store_damaged(&s->head, sha256, nowhere.sha256, err);
     if (rc == 0 && lseek(*fd, 0, SEEK_SET) != 0)
         rc = twin_error_system(err, "cannot read %s of %s", name, s->path);
     if (rc != 0)
@@ -264,7 +230,7 @@ static bool have_content(struct folder *s, const char *sha256, const char *name,
 {
     struct stat st;
     return fstatat(s->root, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-           (uint64_t)st.st_size == bytes && folder_get_content(&s->head, sha256, -1, NULL) == 0 &&
+           (uint64_t)st.st_size == bytes && tw_store_get_stored(&s->head, sha256, -1, NULL) == 0 &&
            utimensat(s->root, name, NULL, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
@@ -280,21 +246,19 @@ static int folder_put_content(struct tw_store *store, int fd, const char *sha256
                               const char *shown, struct twin_error *err)
 {
     struct folder *s = (struct folder *)store;
-    char name[80], temp[64], hex[65];
-    uint64_t copied = 0;
+    struct tw_sink copy = {0};
+    char name[80], temp[64];
     content_name(sha256, name);
     if (have_content(s, sha256, name, bytes))
         return 0;
-    int out = open_temp(s, temp);
-    if (out < 0)
+    copy.fd = open_temp(s, temp);
+    if (copy.fd < 0)
         return twin_error_system(err, "cannot write into %s", s->path);
-    int rc = copy_digested(fd, out, hex, &copied, shown, err);
-    if (rc == 0 && (copied != bytes || strcmp(hex, sha256) != 0))
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s changed while it was read: nothing was stored",
-                            shown);
-    if (rc == 0 && replace_content(s, out, temp, name) != 0)
+    int rc = tw_sink_file(&copy, fd, shown, err);
+    rc = rc ? rc : tw_sink_is(&copy, sha256, bytes, shown, err);
+    if (rc == 0 && replace_content(s, copy.fd, temp, name) != 0)
         rc = twin_error_system(err, "cannot store %s in %s", shown, s->path);
-    close(out);
+    close(copy.fd);
     unlinkat(s->root, temp, 0);
     return rc;
 }

@@ -2,6 +2,7 @@
 #ifndef TW_REGISTRY_STORE_INSIDE_H
 #define TW_REGISTRY_STORE_INSIDE_H
 /* What a kind of store has to do: store.h says of each function what it promises. */
+#include "sink.h"
 #include "store.h"
 
 struct tw_store_kind {
@@ -12,7 +13,11 @@ struct tw_store_kind {
                struct twin_error *err);
     int (*put_content)(struct tw_store *s, int fd, const char *sha256, uint64_t bytes,
                        const char *shown, struct twin_error *err);
-    int (*get_content)(struct tw_store *s, const char *sha256, int fd, struct twin_error *err);
+    /* Gives what lies under this name to a sink that has been begun; who asked looks at its digest.
+     */
+    int (*get_content)(struct tw_store *s, const char *sha256, struct tw_sink *to,
+                       struct twin_error *err);
+    /* NULL: it has no file of it, so a new one is filled. */
     int (*open_content)(struct tw_store *s, const char *sha256, int *fd, struct twin_error *err);
     int (*content_bytes)(struct tw_store *s, const char *sha256, uint64_t *bytes,
                          struct twin_error *err);
@@ -34,6 +39,17 @@ struct tw_store {
     struct tw_sealed *sealed; /* NULL: not sealed */
 };
 
+/* What lies under this very name goes into the sink, digest checked; it begins and ends here. */
+int tw_store_pour(struct tw_store *s, const char *sha256, struct tw_sink *to,
+                  struct twin_error *err);
+/* The same as a file that stands at its beginning; the caller closes it. */
+int tw_store_open_stored(struct tw_store *s, const char *sha256, int *fd, struct twin_error *err);
+/* Fills a new file with what `get` gives of a content: *fd is it, at its beginning. file: -1: it
+ * could not be made, and err says so. */
+int tw_store_fill(struct tw_store *s, const char *sha256,
+                  int (*get)(struct tw_store *s, const char *sha256, int fd,
+                             struct twin_error *err),
+                  int file, int *fd, struct twin_error *err);
 /* path is the name, and outlives the store. */
 int tw_store_open_folder(const char *path, bool make, struct tw_store **out,
                          struct twin_error *err);

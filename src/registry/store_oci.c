@@ -13,8 +13,6 @@
 
 #include "jcs.h"
 #include "json_load.h"
-#include "seal.h"
-#include "sha256.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,16 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PART_BYTES = 16 << 20, TAGS_BYTES = 64 << 20, TAGS_PAGES = 20000, LOCK_TRIES = 20 };
+enum { TAGS_BYTES = 64 << 20, TAGS_PAGES = 20000, LOCK_TRIES = 20 };
 #define MANIFEST_TYPE "application/vnd.oci.image.manifest.v1+json"
 #define EMPTY_TYPE "application/vnd.oci.empty.v1+json"
 /* of {} */
 #define EMPTY_SHA256 "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
-static const char CONTENT_TYPE[] = "application/vnd.twinrun.content.v1";
 static const char LOCK_TYPE[] = "application/vnd.twinrun.lock.v1";
-static const char BYTES_TYPE[] = "application/octet-stream";
 /* A lock that is older was left by somebody who was killed; who works for longer renews his. */
-static const int64_t SECOND_NS = INT64_C(1000000000);
 static const int64_t LOCK_HOLDS_S = 6 * 3600, LOCK_RENEWED_S = 3600;
 
 static void oci_release(struct tw_store *store);
@@ -53,6 +48,19 @@ int tw_oci_ask(struct tw_oci *s, struct tw_dist_call *call, const char *shown,
 {
     int rc = tw_dist_do(s->d, call, err);
     return rc == 0 && call->status / 100 != 2 ? tw_dist_refused(call, shown, err) : rc;
+}
+
+int tw_oci_get_into(struct tw_oci *s, const char *path, const char *accept, struct tw_sink *to,
+                    struct twin_error *err)
+{
+    struct tw_dist_call call = {
+        .method = "GET", .path = path, .accept = accept, .take = tw_sink_take, .to = to};
+    int rc = tw_sink_begin(to, path, err);
+    if (rc != 0)
+        return rc;
+    rc = tw_sink_end(to, tw_oci_ask(s, &call, path, err), path, err);
+    tw_dist_call_free(&call);
+    return rc;
 }
 
 /* ---- tags */
@@ -75,11 +83,6 @@ static int visit_tags(const char *text, size_t n, int (*visit)(void *user, const
     return rc;
 }
 
-static bool into_buffer(void *to, const char *data, size_t n)
-{
-    return tw_buf_append(to, data, n) == 0;
-}
-
 int tw_oci_tags(struct tw_oci *s, int (*visit)(void *user, const char *tag), void *user,
                 struct twin_error *err)
 {
@@ -90,10 +93,17 @@ int tw_oci_tags(struct tw_oci *s, int (*visit)(void *user, const char *tag), voi
         struct twin_error why = TWIN_ERROR_INIT;
         struct tw_buf b = {.cap = TAGS_BYTES};
         tw_buf_puts(&b, "");
-        struct tw_dist_call call = {
-            .method = "GET", .path = "tags/list?n=1000", .url = url, .take = into_buffer, .to = &b};
+        struct tw_sink k = {.into = &b, .fd = -1};
+        struct tw_dist_call call = {.method = "GET",
+                                    .path = "tags/list?n=1000",
+                                    .url = url,
+                                    .take = tw_sink_take,
+                                    .to = &k};
         char *next = NULL;
-        rc = tw_oci_ask(s, &call, "the list of tags", &why);
+        rc = tw_sink_begin(&k, "the list of tags", &why);
+        if (rc == 0)
+            rc = tw_sink_end(&k, tw_oci_ask(s, &call, "the list of tags", &why), "the list of tags",
+                             &why);
         const bool none = rc == TWIN_ENOENT && !url;
         rc = rc ? rc : visit_tags(b.data, b.len, visit, user, &why);
         rc = rc ? rc : tw_dist_next_page(s->d, &call, &next, &why);
@@ -128,12 +138,9 @@ int tw_oci_get_manifest(struct tw_oci *s, const char *reference, struct tw_buf *
     snprintf(path, sizeof path, "manifests/%s", reference);
     text->cap = TW_OCI_MANIFEST_BYTES;
     tw_buf_puts(text, "");
-    struct tw_dist_call call = {
-        .method = "GET", .path = path, .accept = MANIFEST_TYPE, .take = into_buffer, .to = text};
-    int rc = tw_oci_ask(s, &call, path, &why);
-    if (rc == 0 && !tw_sha256_of(text->data, text->len, sha256))
-        rc = tw_no_memory(&why, "reading %s", path);
-    tw_dist_call_free(&call);
+    struct tw_sink k = {.into = text, .fd = -1};
+    int rc = tw_oci_get_into(s, path, MANIFEST_TYPE, &k, &why);
+    memcpy(sha256, k.sha256, sizeof k.sha256);
     return rc ? twin_error_set(err, rc, "%s: %s", s->spec, why.message) : 0;
 }
 
@@ -151,48 +158,6 @@ int tw_oci_put_manifest(struct tw_oci *s, const char *tag, const char *text, siz
     if (rc == TWIN_ENOENT)
         rc = TWIN_EIO;
     return rc ? twin_error_set(err, rc, "%s: %s", s->spec, why.message) : 0;
-}
-
-/* How long a blob is; TWIN_ENOENT. */
-static int blob_bytes(struct tw_oci *s, const char *sha256, uint64_t *bytes, struct twin_error *err)
-{
-    struct twin_error why = TWIN_ERROR_INIT;
-    char path[96];
-    snprintf(path, sizeof path, "blobs/sha256:%.64s", sha256);
-    struct tw_dist_call call = {.method = "HEAD", .path = path};
-    int rc = tw_oci_ask(s, &call, path, &why);
-    *bytes = call.length;
-    tw_dist_call_free(&call);
-    return rc ? twin_error_set(err, rc, "%s: %s", s->spec, why.message) : 0;
-}
-
-int tw_oci_get_blob(struct tw_oci *s, const char *sha256, size_t cap, char **data, size_t *bytes,
-                    struct twin_error *err)
-{
-    struct twin_error why = TWIN_ERROR_INIT;
-    struct tw_buf b = {.cap = cap + 1};
-    char path[96], found[65];
-    snprintf(path, sizeof path, "blobs/sha256:%.64s", sha256);
-    tw_buf_puts(&b, "");
-    struct tw_dist_call call = {.method = "GET", .path = path, .take = into_buffer, .to = &b};
-    int rc = tw_oci_ask(s, &call, path, &why);
-    tw_dist_call_free(&call);
-    if (rc != 0 && b.failed)
-        rc = twin_error_set(err, TWIN_ELIMIT, "%s: %s is longer than %zu bytes", s->spec, path,
-                            cap);
-    else if (rc != 0)
-        twin_error_set(err, rc, "%s: %s", s->spec, why.message);
-    else if (!tw_sha256_of(b.data, b.len, found))
-        rc = tw_no_memory(err, "reading %s", path);
-    else if (strcmp(found, sha256) != 0)
-        rc = tw_store_damaged(&s->head, sha256, found, err);
-    if (rc == 0) {
-        *bytes = b.len;
-        if (!(*data = tw_buf_steal(&b)))
-            rc = tw_no_memory(err, "reading %s", path);
-    }
-    tw_buf_free(&b);
-    return rc;
 }
 
 static int put_empty(struct tw_oci *s, struct twin_error *err)
@@ -232,315 +197,8 @@ int tw_oci_manifest(struct tw_oci *s, const char *type, const char *layer_type, 
     return rc;
 }
 
-/* ---- uploading */
-
-/* An upload while it goes on. */
-struct upload {
-    struct tw_oci *s;
-    int fd; /* -1: from memory */
-    const char *shown, *sha256;
-    uint64_t bytes, sent;
-    char *room;
-    size_t room_bytes;
-    char *url; /* where it goes on */
-    struct tw_sha256 sum;
-};
-
-/* Where the answer says that it goes on. */
-static int go_on(struct upload *u, const struct tw_dist_call *call, struct twin_error *err)
-{
-    tw_free(u->url);
-    u->url = NULL;
-    if (tw_dist_whole(call, err) != 0)
-        return TWIN_EFORMAT;
-    return *call->location ? tw_dist_location(u->s->d, call->location, &u->url, err)
-                           : twin_error_set(err, TWIN_EFORMAT,
-                                            "%s: the container registry does not say where an "
-                                            "upload goes on: expected a Location",
-                                            u->shown);
-}
-
-static int begin_upload(struct upload *u, struct twin_error *err)
-{
-    struct tw_dist_call call = {.method = "POST", .path = "blobs/uploads/", .data = ""};
-    int rc = tw_oci_ask(u->s, &call, u->shown, err);
-    rc = rc ? rc : go_on(u, &call, err);
-    tw_dist_call_free(&call);
-    return rc;
-}
-
-/* One part of several. It is sent once: whether a part whose answer was lost counts, the registry
- * alone knows. */
-static int send_part(struct upload *u, size_t n, struct twin_error *err)
-{
-    char range[64];
-    snprintf(range, sizeof range, "%" PRIu64 "-%" PRIu64, u->sent, u->sent + n - 1);
-    struct tw_dist_call call = {.method = "PATCH",
-                                .url = u->url,
-                                .type = BYTES_TYPE,
-                                .range = range,
-                                .data = u->room,
-                                .bytes = n,
-                                .once = true};
-    int rc = tw_oci_ask(u->s, &call, u->shown, err);
-    rc = rc ? rc : go_on(u, &call, err);
-    tw_dist_call_free(&call);
-    u->sent += n;
-    return rc;
-}
-
-/* The end, with what is left: the registry holds the digest against what it has. */
-static int end_upload(struct upload *u, const void *data, size_t n, struct twin_error *err)
-{
-    char *url = tw_printf("%s%sdigest=sha256%%3A%s", u->url, strchr(u->url, '?') ? "&" : "?",
-                          u->sha256);
-    struct tw_dist_call call = {
-        .method = "PUT", .url = url, .type = BYTES_TYPE, .data = data, .bytes = n, .once = true};
-    int rc = url ? tw_oci_ask(u->s, &call, u->shown, err)
-                 : tw_no_memory(err, "storing %s", u->shown);
-    /* 404: the upload is not known any more */
-    rc = rc == TWIN_ENOENT ? TWIN_EIO : rc;
-    tw_dist_call_free(&call);
-    tw_free(url);
-    return rc;
-}
-
-static void abort_upload(struct upload *u)
-{
-    struct tw_dist_call call = {.method = "DELETE", .url = u->url, .once = true};
-    if (u->url)
-        (void)tw_oci_ask(u->s, &call, u->shown, NULL);
-    tw_dist_call_free(&call);
-}
-
-/* It must be there whole: a registry may have said so of what it lost. */
-static int check_there(struct tw_oci *s, const char *sha256, uint64_t bytes, const char *shown,
-                       struct twin_error *err)
-{
-    struct twin_error why = TWIN_ERROR_INIT;
-    uint64_t there = 0;
-    int rc = blob_bytes(s, sha256, &there, &why);
-    if (rc == TWIN_ENOENT || (rc == 0 && there != bytes))
-        return twin_error_set(err, TWIN_EIO,
-                              "%s: the container registry said that it took %s, %" PRIu64
-                              " bytes, and has %" PRIu64 " of them",
-                              s->spec, shown, bytes, rc ? 0 : there);
-    return rc ? twin_error_set(err, rc, "%s", why.message) : 0;
-}
-
-int tw_oci_put_blob(struct tw_oci *s, const void *data, size_t bytes, const char *sha256,
-                    const char *shown, struct twin_error *err)
-{
-    struct upload u = {.s = s, .fd = -1, .shown = shown, .sha256 = sha256, .bytes = bytes};
-    uint64_t there = 0;
-    if (blob_bytes(s, sha256, &there, NULL) == 0 && there == bytes)
-        return 0;
-    int rc = begin_upload(&u, err);
-    rc = rc ? rc : end_upload(&u, data, bytes, err);
-    if (rc != 0)
-        abort_upload(&u);
-    tw_free(u.url);
-    return rc ? rc : check_there(s, sha256, bytes, shown, err);
-}
-
-/* Reads up to n bytes, fewer at the end. -1 with errno. */
-static ssize_t read_part(int fd, char *room, size_t n)
-{
-    size_t have = 0;
-    while (have < n) {
-        const ssize_t got = read(fd, room + have, n - have);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        have += (size_t)got;
-    }
-    return (ssize_t)have;
-}
-
-/* Sends the file, the last part with the end: by then what was read has the content's digest, or
- * nothing counts. */
-static int send_file(struct upload *u, struct twin_error *err)
-{
-    unsigned char digest[32];
-    char hex[65] = "";
-    uint64_t had = 0;
-    for (;;) {
-        const ssize_t n = read_part(u->fd, u->room, u->room_bytes);
-        if (n < 0)
-            return twin_error_system(err, "cannot read %s", u->shown);
-        tw_sha256_add(&u->sum, u->room, (size_t)n);
-        had += (uint64_t)n;
-        if (n == PART_BYTES && had < u->bytes) {
-            int rc = send_part(u, (size_t)n, err);
-            if (rc != 0)
-                return rc;
-            continue;
-        }
-        if (!tw_sha256_end(&u->sum, digest))
-            return tw_no_memory(err, "reading %s", u->shown);
-        tw_hex(digest, sizeof digest, hex);
-        if (had != u->bytes || strcmp(hex, u->sha256) != 0)
-            return twin_error_set(err, TWIN_EFORMAT,
-                                  "%s changed while it was read: nothing was stored", u->shown);
-        /* behind parts the rest is a part, too: not every registry takes it with the end */
-        if (u->sent > 0 && n > 0) {
-            int rc = send_part(u, (size_t)n, err);
-            return rc ? rc : end_upload(u, "", 0, err);
-        }
-        return end_upload(u, u->room, (size_t)n, err);
-    }
-}
-
-static int upload_file(struct tw_oci *s, int fd, const char *sha256, uint64_t bytes,
-                       const char *shown, struct twin_error *err)
-{
-    struct upload u = {.s = s, .fd = fd, .shown = shown, .sha256 = sha256, .bytes = bytes};
-    /* a byte more than the file had: by it one that grew is noticed */
-    u.room_bytes = bytes < PART_BYTES ? (size_t)bytes + 1 : PART_BYTES;
-    u.room = tw_malloc(u.room_bytes);
-    int rc = u.room && tw_sha256_begin(&u.sum) ? 0 : tw_no_memory(err, "storing %s", shown);
-    rc = rc ? rc : begin_upload(&u, err);
-    rc = rc ? rc : send_file(&u, err);
-    if (rc != 0)
-        abort_upload(&u);
-    tw_sha256_free(&u.sum);
-    tw_free(u.room);
-    tw_free(u.url);
-    return rc ? rc : check_there(s, sha256, bytes, shown, err);
-}
-
-/* ---- contents */
-
-static void content_tag(const char *sha256, char out[TW_OCI_TAG_BYTES])
-{
-    snprintf(out, TW_OCI_TAG_BYTES, "content-%.64s", sha256);
-}
-
-static int oci_content_bytes(struct tw_store *store, const char *sha256, uint64_t *bytes,
-                             struct twin_error *err)
-{
-    struct tw_oci *s = (struct tw_oci *)store;
-    struct tw_buf text = {0};
-    char tag[TW_OCI_TAG_BYTES], digest[65];
-    content_tag(sha256, tag);
-    int rc = tw_oci_get_manifest(s, tag, &text, digest, err);
-    tw_buf_free(&text);
-    return rc ? rc : blob_bytes(s, sha256, bytes, err);
-}
-
-/* Where an answer goes: to a file or nowhere, and its digest. */
-struct sink {
-    int fd;        /* -1: nowhere */
-    uint64_t left; /* bytes until it must end */
-    struct tw_sha256 sum;
-    int failed; /* errno of a write */
-    bool over;  /* it went on */
-};
-
-static bool into_file(void *to, const char *data, size_t n)
-{
-    struct sink *k = to;
-    k->over = n > k->left;
-    if (k->over)
-        return false;
-    k->left -= n;
-    tw_sha256_add(&k->sum, data, n);
-    if (k->fd < 0 || tw_write_all(k->fd, data, n) == 0)
-        return true;
-    k->failed = errno;
-    return false;
-}
-
-static int oci_get_content(struct tw_store *store, const char *sha256, int fd,
-                           struct twin_error *err)
-{
-    struct tw_oci *s = (struct tw_oci *)store;
-    struct twin_error why = TWIN_ERROR_INIT;
-    struct sink k = {.fd = fd};
-    char path[96], hex[65] = "";
-    unsigned char digest[32];
-    uint64_t bytes = 0;
-    snprintf(path, sizeof path, "blobs/sha256:%.64s", sha256);
-    struct tw_dist_call call = {.method = "GET", .path = path, .take = into_file, .to = &k};
-    int rc = blob_bytes(s, sha256, &bytes, err);
-    if (rc != 0)
-        return rc;
-    k.left = bytes;
-    if (!tw_sha256_begin(&k.sum))
-        return tw_no_memory(err, "reading %s", path);
-    rc = tw_oci_ask(s, &call, path, &why);
-    tw_dist_call_free(&call);
-    if (rc == 0 && !tw_sha256_end(&k.sum, digest))
-        rc = tw_no_memory(&why, "reading %s", path);
-    if (rc == 0)
-        tw_hex(digest, sizeof digest, hex);
-    tw_sha256_free(&k.sum);
-    if (k.failed) {
-        errno = k.failed;
-        return twin_error_system(err, "cannot write a copy of %s", path);
-    }
-    if (k.over)
-        return twin_error_set(err, TWIN_EFORMAT,
-                              "%s: the content %.12s is damaged: it goes on behind the %" PRIu64
-                              " bytes that the registry says it has",
-                              s->spec, sha256, bytes);
-    if (rc != 0)
-        return twin_error_set(err, rc, "%s: %s", s->spec, why.message);
-    return strcmp(hex, sha256) == 0 ? 0 : tw_store_damaged(store, sha256, hex, err);
-}
-
-/* By a file that has no name. */
-static int oci_open_content(struct tw_store *store, const char *sha256, int *fd,
-                            struct twin_error *err)
-{
-    *fd = tw_nameless_file(err);
-    if (*fd < 0)
-        return TWIN_EIO;
-    int rc = oci_get_content(store, sha256, *fd, err);
-    if (rc == 0 && lseek(*fd, 0, SEEK_SET) != 0)
-        rc = twin_error_system(err, "cannot read a temporary file");
-    if (rc != 0)
-        close(*fd);
-    return rc;
-}
-
-static int renew_lock(struct tw_oci *s, struct twin_error *err);
-
-static int oci_put_content(struct tw_store *store, int fd, const char *sha256, uint64_t bytes,
-                           const char *shown, struct twin_error *err)
-{
-    struct tw_oci *s = (struct tw_oci *)store;
-    struct tw_buf text = {0};
-    char tag[TW_OCI_TAG_BYTES], now[32];
-    uint64_t there = 0;
-    content_tag(sha256, tag);
-    int rc = renew_lock(s, err);
-    if (rc != 0)
-        return rc;
-    const bool has_blob = blob_bytes(s, sha256, &there, NULL) == 0;
-    const bool is_right = has_blob && there == bytes &&
-                          oci_get_content(store, sha256, -1, NULL) == 0;
-    if (is_right && oci_content_bytes(store, sha256, &there, NULL) == 0)
-        return 0;
-    rc = is_right ? 0 : upload_file(s, fd, sha256, bytes, shown, err);
-    /* A registry that has a blob of this digest need not take the bytes again: one that was damaged
-     * may stay so, and only its owner can remove it. */
-    if (rc == 0 && has_blob && !is_right)
-        rc = oci_get_content(store, sha256, -1, err);
-    tw_utc_time(tw_realtime_ns(), false, now);
-    rc = rc ? rc
-            : tw_oci_manifest(s, CONTENT_TYPE, BYTES_TYPE, sha256, bytes, NULL,
-                              "org.opencontainers.image.created", now, &text, err);
-    rc = rc ? rc : tw_oci_put_manifest(s, tag, text.data, text.len, err);
-    tw_buf_free(&text);
-    return rc;
-}
-
 /* Removes a manifest. Its blobs are taken by the registry's own garbage collection. */
-static int remove_manifest(struct tw_oci *s, const char *sha256, const char *shown,
+int tw_oci_remove_manifest(struct tw_oci *s, const char *sha256, const char *shown,
                            struct twin_error *err)
 {
     struct twin_error why = TWIN_ERROR_INIT;
@@ -552,21 +210,6 @@ static int remove_manifest(struct tw_oci *s, const char *sha256, const char *sho
     if (rc != 0 && rc != TWIN_ENOENT)
         return twin_error_set(err, rc, "%s: %s", s->spec, why.message);
     return 0;
-}
-
-/* What the tag stands for now; one that another writer pushed before has no tag any more. */
-static int oci_remove_content(struct tw_store *store, const char *sha256, struct twin_error *err)
-{
-    struct tw_oci *s = (struct tw_oci *)store;
-    struct twin_error why = TWIN_ERROR_INIT;
-    struct tw_buf text = {0};
-    char tag[TW_OCI_TAG_BYTES], digest[65];
-    content_tag(sha256, tag);
-    int rc = tw_oci_get_manifest(s, tag, &text, digest, &why);
-    tw_buf_free(&text);
-    if (rc == 0)
-        return remove_manifest(s, digest, tag, err);
-    return rc == TWIN_ENOENT ? 0 : twin_error_set(err, rc, "%s", why.message);
 }
 
 /* ---- pieces and listing */
@@ -590,79 +233,13 @@ static int oci_put(struct tw_store *store, const char *name, const void *data, s
                   : twin_error_set(err, TWIN_EINVAL, "%s is no entry of a log", name);
 }
 
-/* 2026-11-26T11:20:00Z as nanoseconds; 0 for what is no such time. */
-static int64_t time_of(const char *text)
-{
-    struct tm tm = {0};
-    const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
-    return rest ? (int64_t)timegm(&tm) * SECOND_NS : 0;
-}
-
-/* Digests of contents, as the tags have them. */
-struct contents {
-    char (*sha256)[65];
-    size_t count;
-    struct twin_error *err;
-};
-
-static int take_content(void *user, const char *tag)
-{
-    struct contents *c = user;
-    if (!tw_starts(tag, "content-") || !tw_is_hex(tag + 8, 64))
-        return 0;
-    void *list = tw_reallocarray(c->sha256, c->count + 1, sizeof *c->sha256);
-    if (!list)
-        return tw_no_memory(c->err, "listing contents");
-    c->sha256 = list;
-    memcpy(c->sha256[c->count++], tag + 8, 65);
-    return 0;
-}
-
-/* When a content was brought, and how long it is, stand in its manifest. One that is gone meanwhile
- * is no content. */
-static int visit_content(struct tw_oci *s, const char *sha256,
-                         int (*visit)(void *user, const struct tw_store_piece *p), void *user,
-                         struct twin_error *err)
-{
-    struct twin_error why = TWIN_ERROR_INIT;
-    struct tw_buf text = {0};
-    char tag[TW_OCI_TAG_BYTES], digest[65];
-    content_tag(sha256, tag);
-    int rc = tw_oci_get_manifest(s, tag, &text, digest, &why);
-    if (rc != 0) {
-        tw_buf_free(&text);
-        return rc == TWIN_ENOENT ? 0 : twin_error_set(err, rc, "%s", why.message);
-    }
-    json_t *o = tw_json_load(text.data, text.len, JSON_REJECT_DUPLICATES, NULL);
-    const json_t *layer = json_array_get(json_object_get(o, "layers"), 0);
-    const json_int_t bytes = json_integer_value(json_object_get(layer, "size"));
-    struct tw_store_piece p = {.name = sha256, .bytes = bytes > 0 ? (uint64_t)bytes : 0};
-    p.changed_ns = time_of(json_string_value(
-        json_object_get(json_object_get(o, "annotations"), "org.opencontainers.image.created")));
-    rc = visit(user, &p);
-    json_decref(o);
-    tw_buf_free(&text);
-    return rc;
-}
-
-static int list_contents(struct tw_oci *s, int (*visit)(void *user, const struct tw_store_piece *p),
-                         void *user, struct twin_error *err)
-{
-    struct contents c = {.err = err};
-    int rc = tw_oci_tags(s, take_content, &c, err);
-    for (size_t i = 0; i < c.count && rc == 0; i++)
-        rc = visit_content(s, c.sha256[i], visit, user, err);
-    tw_free(c.sha256);
-    return rc;
-}
-
 static int oci_list(struct tw_store *store, const char *folder,
                     int (*visit)(void *user, const struct tw_store_piece *p), void *user,
                     struct twin_error *err)
 {
     struct tw_oci *s = (struct tw_oci *)store;
     if (strcmp(folder, "contents") == 0)
-        return list_contents(s, visit, user, err);
+        return tw_oci_list_contents(s, visit, user, err);
     int rc = tw_oci_log_list(s, err);
     for (size_t i = 0; i < s->entries && rc == 0; i++) {
         char name[40];
@@ -685,7 +262,7 @@ static int64_t lock_time(const char *tag, bool *alone)
         return -1;
     const char *at = tag + strlen(*alone ? "lock-alone-" : "lock-shared-");
     snprintf(digits, sizeof digits, "%.13s", at);
-    return tw_parse_u64(digits, INT64_MAX / SECOND_NS, &when) == 0 ? (int64_t)when : -1;
+    return tw_parse_u64(digits, INT64_MAX / TW_SECOND_NS, &when) == 0 ? (int64_t)when : -1;
 }
 
 /* Locks of others that stand against ours, if they are held; or, to sweep, old ones. */
@@ -779,14 +356,14 @@ static int take_lock(struct tw_oci *s, bool alone, struct twin_error *err)
     s->alone = alone;
     s->locked_ns = tw_realtime_ns();
     snprintf(s->lock, sizeof s->lock, "lock-%s-%013" PRId64 "-%s", alone ? "alone" : "shared",
-             s->locked_ns / SECOND_NS, hex);
+             s->locked_ns / TW_SECOND_NS, hex);
     return put_lock_tag(s, s->lock, s->lock, err);
 }
 
 /* The new one before the old one goes. */
-static int renew_lock(struct tw_oci *s, struct twin_error *err)
+int tw_oci_renew_lock(struct tw_oci *s, struct twin_error *err)
 {
-    if (!*s->lock || tw_realtime_ns() - s->locked_ns <= LOCK_RENEWED_S * SECOND_NS)
+    if (!*s->lock || tw_realtime_ns() - s->locked_ns <= LOCK_RENEWED_S * TW_SECOND_NS)
         return 0;
     char old[TW_OCI_TAG_BYTES], now[TW_OCI_TAG_BYTES];
     memcpy(old, s->lock, sizeof old);
@@ -814,7 +391,7 @@ static int oci_hold(struct tw_store *store, bool alone, struct twin_error *err)
     const struct timespec wait = {0, 300000000 + 1000000L * r}; /* not in step with another */
     for (int i = 0; i < LOCK_TRIES && rc == 0; i++) {
         struct looking l = {
-            .s = s, .alone = alone, .now_s = tw_realtime_ns() / SECOND_NS, .err = err};
+            .s = s, .alone = alone, .now_s = tw_realtime_ns() / TW_SECOND_NS, .err = err};
         bool held = false;
         rc = take_lock(s, alone, err);
         rc = rc ? rc : tw_oci_tags(s, look_at_lock, &l, err);
@@ -841,7 +418,7 @@ static void oci_release(struct tw_store *store)
     char digest[65];
     bool released = false;
     if (*s->lock && read_lock(s, s->lock, &released, digest, NULL) == 0 && !released &&
-        remove_manifest(s, digest, s->lock, NULL) != 0)
+        tw_oci_remove_manifest(s, digest, s->lock, NULL) != 0)
         (void)put_lock_tag(s, s->lock, "released", NULL);
     *s->lock = '\0';
 }
@@ -852,7 +429,7 @@ static int oci_sweep(struct tw_store *store, int64_t older_ns, uint64_t *count,
                      struct twin_error *err)
 {
     struct tw_oci *s = (struct tw_oci *)store;
-    struct looking l = {.s = s, .old = true, .now_s = tw_realtime_ns() / SECOND_NS, .err = err};
+    struct looking l = {.s = s, .old = true, .now_s = tw_realtime_ns() / TW_SECOND_NS, .err = err};
     (void)older_ns;
     *count = 0;
     int rc = tw_oci_tags(s, look_at_lock, &l, err);
@@ -860,7 +437,7 @@ static int oci_sweep(struct tw_store *store, int64_t older_ns, uint64_t *count,
         char digest[65];
         bool released;
         if (read_lock(s, l.tags.items[i], &released, digest, NULL) == 0 &&
-            remove_manifest(s, digest, l.tags.items[i], NULL) == 0)
+            tw_oci_remove_manifest(s, digest, l.tags.items[i], NULL) == 0)
             ++*count;
     }
     free_tags(&l.tags);
@@ -873,11 +450,10 @@ static const struct tw_store_kind oci_store = {
     .close = oci_close,
     .get = oci_get,
     .put = oci_put,
-    .put_content = oci_put_content,
-    .get_content = oci_get_content,
-    .open_content = oci_open_content,
-    .content_bytes = oci_content_bytes,
-    .remove_content = oci_remove_content,
+    .put_content = tw_oci_put_content,
+    .get_content = tw_oci_get_content,
+    .content_bytes = tw_oci_content_bytes,
+    .remove_content = tw_oci_remove_content,
     .sweep = oci_sweep,
     .list = oci_list,
     .hold = oci_hold,

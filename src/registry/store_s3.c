@@ -11,12 +11,12 @@
  * it has lost or never took: a piece is read back before it counts, a content's length is asked
  * for, and whoever reads a content digests it.
  */
-#include "seal.h"
 #include "store_inside.h"
 
 #include "base.h"
 #include "s3.h"
-#include "sha256.h"
+
+#include "src/net/http.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -64,38 +64,19 @@ static int ask(struct bucket *s, struct tw_s3_call *call, const char *shown, str
 
 /* ---- reading */
 
-/* Where an answer goes: into memory up to a limit, or to a file, or nowhere; and its digest. */
-struct sink {
-    struct tw_buf *into; /* NULL: to fd */
-    int fd;              /* -1: nowhere */
-    struct tw_sha256 sum;
-    bool digested; /* sum is kept */
-    int failed;    /* errno of a write */
-};
-
-static bool take(void *to, const char *data, size_t n)
-{
-    struct sink *k = to;
-    if (k->into)
-        return tw_buf_append(k->into, data, n) == 0;
-    if (k->digested)
-        tw_sha256_add(&k->sum, data, n);
-    if (k->fd < 0 || tw_write_all(k->fd, data, n) == 0)
-        return true;
-    k->failed = errno;
-    return false;
-}
-
 static int s3_get(struct tw_store *store, const char *name, size_t cap, char **data, size_t *bytes,
                   struct twin_error *err)
 {
     struct bucket *s = (struct bucket *)store;
     struct twin_error why = TWIN_ERROR_INIT;
     struct tw_buf b = {.cap = cap + 1};
-    struct sink k = {.into = &b, .fd = -1};
-    struct tw_s3_call call = {.method = "GET", .name = name, .take = take, .to = &k};
+    struct tw_sink k = {.into = &b, .fd = -1};
+    struct tw_s3_call call = {.method = "GET", .name = name, .take = tw_sink_take, .to = &k};
+    int rc = tw_sink_begin(&k, name, err);
+    if (rc != 0)
+        return rc;
     tw_buf_puts(&b, "");
-    int rc = ask(s, &call, name, &why);
+    rc = tw_sink_end(&k, ask(s, &call, name, &why), name, &why);
     if (rc != 0 && b.failed)
         rc = twin_error_set(err, TWIN_ELIMIT, "%s: %s is longer than %zu bytes", s->spec, name,
                             cap);
@@ -111,47 +92,17 @@ static int s3_get(struct tw_store *store, const char *name, size_t cap, char **d
     return rc;
 }
 
-static int s3_get_content(struct tw_store *store, const char *sha256, int fd,
+static int s3_get_content(struct tw_store *store, const char *sha256, struct tw_sink *to,
                           struct twin_error *err)
 {
     struct bucket *s = (struct bucket *)store;
     struct twin_error why = TWIN_ERROR_INIT;
-    struct sink k = {.fd = fd, .digested = true};
-    char name[80], hex[65] = "";
-    unsigned char digest[32];
+    char name[80];
     content_name(sha256, name);
-    struct tw_s3_call call = {.method = "GET", .name = name, .take = take, .to = &k};
-    if (!tw_sha256_begin(&k.sum))
-        return tw_no_memory(err, "reading %s", name);
+    struct tw_s3_call call = {.method = "GET", .name = name, .take = tw_sink_take, .to = to};
     int rc = ask(s, &call, name, &why);
     tw_s3_call_free(&call);
-    if (rc == 0 && !tw_sha256_end(&k.sum, digest))
-        rc = tw_no_memory(&why, "reading %s", name);
-    if (rc == 0)
-        tw_hex(digest, sizeof digest, hex);
-    tw_sha256_free(&k.sum);
-    if (k.failed) {
-        errno = k.failed;
-        return twin_error_system(err, "cannot write a copy of %s", name);
-    }
-    if (rc != 0)
-        return twin_error_set(err, rc, "%s: %s", s->spec, why.message);
-    return strcmp(hex, sha256) == 0 ? 0 : tw_store_damaged(store, sha256, hex, err);
-}
-
-/* By a file that has no name. */
-static int s3_open_content(struct tw_store *store, const char *sha256, int *fd,
-                           struct twin_error *err)
-{
-    *fd = tw_nameless_file(err);
-    if (*fd < 0)
-        return TWIN_EIO;
-    int rc = s3_get_content(store, sha256, *fd, err);
-    if (rc == 0 && lseek(*fd, 0, SEEK_SET) != 0)
-        rc = twin_error_system(err, "cannot read a temporary file");
-    if (rc != 0)
-        close(*fd);
-    return rc;
+    return rc ? twin_error_set(err, rc, "%s: %s", s->spec, why.message) : 0;
 }
 
 static int s3_content_bytes(struct tw_store *store, const char *sha256, uint64_t *bytes,
@@ -207,58 +158,33 @@ static int s3_put(struct tw_store *store, const char *name, const void *data, si
     return twin_error_set(err, rc, "%s: %s", s->spec, why.message);
 }
 
-/* Reads up to n bytes, fewer at the end. -1 with errno. */
-static ssize_t read_part(int fd, char *room, size_t n)
-{
-    size_t have = 0;
-    while (have < n) {
-        const ssize_t got = read(fd, room + have, n - have);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        have += (size_t)got;
-    }
-    return (ssize_t)have;
-}
-
 /* An upload while it goes on. */
 struct upload {
     struct bucket *s;
     int fd;
     const char *name, *shown;
-    uint64_t bytes, sent;
+    uint64_t bytes;
     size_t part_bytes;
     char *room, id[1024];
-    struct tw_sha256 sum;
-    struct tw_buf list; /* the parts, for the end */
+    struct tw_sink whole; /* what was read, to be digested */
+    struct tw_buf list;   /* the parts, for the end */
 };
 
 /* The next part's bytes, which go into the digest of the whole, too. */
 static ssize_t next_part(struct upload *u, struct twin_error *err)
 {
-    const ssize_t n = read_part(u->fd, u->room, u->part_bytes);
+    const ssize_t n = tw_read_up_to(u->fd, u->room, u->part_bytes);
     if (n < 0)
         return twin_error_system(err, "cannot read %s", u->shown);
-    tw_sha256_add(&u->sum, u->room, (size_t)n);
-    u->sent += (uint64_t)n;
+    tw_sink_take(&u->whole, u->room, (size_t)n);
     return n;
 }
 
 /* Is what was read the content? Before anything of it counts. */
 static int check_whole(struct upload *u, const char *sha256, struct twin_error *err)
 {
-    unsigned char digest[32];
-    char hex[65];
-    if (!tw_sha256_end(&u->sum, digest))
-        return tw_no_memory(err, "reading %s", u->shown);
-    tw_hex(digest, sizeof digest, hex);
-    return u->sent == u->bytes && strcmp(hex, sha256) == 0
-               ? 0
-               : twin_error_set(err, TWIN_EFORMAT,
-                                "%s changed while it was read: nothing was stored", u->shown);
+    int rc = tw_sink_end(&u->whole, 0, u->shown, err);
+    return rc ? rc : tw_sink_is(&u->whole, sha256, u->bytes, u->shown, err);
 }
 
 static int put_in_one(struct upload *u, const char *sha256, struct twin_error *err)
@@ -277,7 +203,7 @@ static char *query_of_upload(const struct upload *u, const char *before)
 {
     struct tw_buf b = {0};
     tw_buf_printf(&b, "%suploadId=", before);
-    tw_s3_encode(&b, u->id, false);
+    tw_http_encode(&b, u->id, false);
     return tw_buf_steal(&b);
 }
 
@@ -377,18 +303,18 @@ static int s3_put_content(struct tw_store *store, int fd, const char *sha256, ui
     if (rc != 0)
         return rc;
     if (s3_content_bytes(store, sha256, &there, NULL) == 0 && there == bytes &&
-        s3_get_content(store, sha256, -1, NULL) == 0)
+        tw_store_get_stored(store, sha256, -1, NULL) == 0)
         return 0;
-    struct upload u = {.s = s, .fd = fd, .name = name, .shown = shown, .bytes = bytes};
+    struct upload u = {
+        .s = s, .fd = fd, .name = name, .shown = shown, .bytes = bytes, .whole = {.fd = -1}};
     u.part_bytes = PART_BYTES;
     while (bytes / u.part_bytes >= PARTS_MAX)
         u.part_bytes *= 2;
     u.room = tw_malloc(u.part_bytes);
-    if (!u.room || !tw_sha256_begin(&u.sum))
-        rc = tw_no_memory(err, "storing %s", shown);
-    else
+    rc = u.room ? tw_sink_begin(&u.whole, shown, err) : tw_no_memory(err, "storing %s", shown);
+    if (rc == 0)
         rc = bytes < u.part_bytes ? put_in_one(&u, sha256, err) : put_in_parts(&u, sha256, err);
-    tw_sha256_free(&u.sum);
+    tw_sha256_free(&u.whole.sum);
     tw_buf_free(&u.list);
     tw_free(u.room);
     if (rc == 0)
@@ -465,11 +391,11 @@ static int s3_list(struct tw_store *store, const char *folder,
         struct tw_buf query = {0};
         if (*token) {
             tw_buf_puts(&query, "continuation-token=");
-            tw_s3_encode(&query, token, false);
+            tw_http_encode(&query, token, false);
             tw_buf_puts(&query, "&");
         }
         tw_buf_puts(&query, "list-type=2&prefix=");
-        tw_s3_encode(&query, prefix, false);
+        tw_http_encode(&query, prefix, false);
         struct tw_s3_call call = {.method = "GET", .query = query.data};
         struct twin_error why = TWIN_ERROR_INIT;
         *token = '\0';
@@ -501,7 +427,7 @@ static int s3_sweep(struct tw_store *store, int64_t older_ns, uint64_t *count,
     char key[1200], when[48];
     *count = 0;
     tw_buf_puts(&query, "prefix=");
-    tw_s3_encode(&query, tw_s3_prefix(s->s3), false);
+    tw_http_encode(&query, tw_s3_prefix(s->s3), false);
     tw_buf_puts(&query, "contents%2F&uploads=");
     struct tw_s3_call call = {.method = "GET", .query = query.data};
     int rc = query.failed ? tw_no_memory(err, "sweeping %s", s->spec)
@@ -614,7 +540,6 @@ static const struct tw_store_kind s3_store = {
     .put = s3_put,
     .put_content = s3_put_content,
     .get_content = s3_get_content,
-    .open_content = s3_open_content,
     .content_bytes = s3_content_bytes,
     .remove_content = s3_remove_content,
     .sweep = s3_sweep,

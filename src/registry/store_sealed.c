@@ -36,24 +36,6 @@ struct tw_sealed {
 
 static const struct tw_seal_way *const ways[] = {&tw_seal_age, &tw_seal_openssl};
 
-/* ---- what the two ways share (seal.h) */
-
-ssize_t tw_seal_read(int fd, void *room, size_t n)
-{
-    size_t have = 0;
-    while (have < n) {
-        const ssize_t got = read(fd, (char *)room + have, n - have);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        have += (size_t)got;
-    }
-    return (ssize_t)have;
-}
-
 /* ---- files without names */
 
 int tw_nameless_file(struct twin_error *err)
@@ -86,25 +68,9 @@ int tw_memory_file(const char *name, struct twin_error *err)
 
 /* ---- the bytes on their way */
 
-int tw_seal_pass(struct tw_seal_flow *f, const void *data, size_t n, bool give,
-                 struct twin_error *err)
+int tw_seal_pass(struct tw_seal_flow *f, const void *data, size_t n, struct twin_error *err)
 {
-    tw_sha256_add(&f->sum, data, n);
-    f->bytes += n;
-    if (!give || f->out < 0 || tw_write_all(f->out, data, n) == 0)
-        return 0;
-    return twin_error_system(err, "cannot write a copy of %s", f->shown);
-}
-
-static int flow_end(struct tw_seal_flow *f, int rc, struct twin_error *err)
-{
-    unsigned char digest[32];
-    if (rc == 0 && !tw_sha256_end(&f->sum, digest))
-        rc = tw_no_memory(err, "reading %s", f->shown);
-    if (rc == 0)
-        tw_hex(digest, sizeof digest, f->sha256);
-    tw_sha256_free(&f->sum);
-    return rc;
+    return tw_sink_take(&f->plain, data, n) ? 0 : tw_sink_refused(&f->plain, f->shown, err);
 }
 
 /* ---- for whom */
@@ -293,27 +259,13 @@ int tw_store_put_list(struct tw_store *s, char sha256[65], struct twin_error *er
 /* ---- sealing */
 
 /* The digest and the length of what is in a file, which then stands at its beginning. */
-static int digest_of(int fd, char hex[65], uint64_t *bytes, const char *shown,
-                     struct twin_error *err)
+static int digest_of(int fd, struct tw_sink *k, const char *shown, struct twin_error *err)
 {
-    enum { ROOM = 1 << 16 };
-    struct tw_seal_flow f = {.in = fd, .out = -1, .shown = shown};
-    char *room = tw_malloc(ROOM);
-    ssize_t n = 1;
-    int rc = room && tw_sha256_begin(&f.sum) ? 0 : tw_no_memory(err, "reading %s", shown);
+    if (lseek(fd, 0, SEEK_SET) != 0)
+        return twin_error_system(err, "cannot read %s", shown);
+    int rc = tw_sink_file(k, fd, shown, err);
     if (rc == 0 && lseek(fd, 0, SEEK_SET) != 0)
         rc = twin_error_system(err, "cannot read %s", shown);
-    while (rc == 0 && n > 0) {
-        n = tw_seal_read(fd, room, ROOM);
-        rc = n < 0 ? twin_error_system(err, "cannot read %s", shown)
-                   : tw_seal_pass(&f, room, (size_t)n, false, err);
-    }
-    rc = flow_end(&f, rc, err);
-    if (rc == 0 && lseek(fd, 0, SEEK_SET) != 0)
-        rc = twin_error_system(err, "cannot read %s", shown);
-    memcpy(hex, f.sha256, sizeof f.sha256);
-    *bytes = f.bytes;
-    tw_free(room);
     return rc;
 }
 
@@ -321,13 +273,12 @@ static int digest_of(int fd, char hex[65], uint64_t *bytes, const char *shown,
 static int seal_into(struct tw_store *s, struct tw_seal_flow *f, const char *sha256, uint64_t bytes,
                      struct twin_error *err)
 {
-    int rc = tw_sha256_begin(&f->sum) ? s->sealed->way->seal(s->sealed->recipients, f, err)
-                                      : tw_no_memory(err, "reading %s", f->shown);
-    rc = flow_end(f, rc, err);
-    if (rc == 0 && (f->bytes != bytes || strcmp(f->sha256, sha256) != 0))
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s changed while it was read: nothing was stored",
-                            f->shown);
-    return rc;
+    int rc = tw_sink_begin(&f->plain, f->shown, err);
+    if (rc != 0)
+        return rc;
+    rc = s->sealed->way->seal(s->sealed->recipients, f, err);
+    rc = tw_sink_end(&f->plain, rc, f->shown, err);
+    return rc ? rc : tw_sink_is(&f->plain, sha256, bytes, f->shown, err);
 }
 
 /* Remembers what lies where, for readers of now and for the next list. */
@@ -349,8 +300,7 @@ int tw_store_put_file(struct tw_store *s, int fd, const char *sha256, uint64_t b
                       const char *shown, struct twin_error *err)
 {
     const char *there = tw_store_sealed_as(s, sha256);
-    char hex[65];
-    uint64_t size = 0;
+    struct tw_sink k = {.fd = -1};
     if (!s->sealed)
         return tw_store_put_content(s, fd, sha256, bytes, shown, err);
     if (there && tw_store_get_stored(s, there, -1, NULL) == 0)
@@ -358,11 +308,11 @@ int tw_store_put_file(struct tw_store *s, int fd, const char *sha256, uint64_t b
     int file = tw_nameless_file(err);
     if (file < 0)
         return TWIN_EIO;
-    struct tw_seal_flow f = {.in = fd, .out = file, .shown = shown};
+    struct tw_seal_flow f = {.in = fd, .sealed = file, .shown = shown, .plain = {.fd = -1}};
     int rc = seal_into(s, &f, sha256, bytes, err);
-    rc = rc ? rc : digest_of(file, hex, &size, shown, err);
-    rc = rc ? rc : tw_store_put_content(s, file, hex, size, shown, err);
-    rc = rc ? rc : note(s, sha256, hex, size, bytes, err);
+    rc = rc ? rc : digest_of(file, &k, shown, err);
+    rc = rc ? rc : tw_store_put_content(s, file, k.sha256, k.bytes, shown, err);
+    rc = rc ? rc : note(s, sha256, k.sha256, k.bytes, bytes, err);
     close(file);
     return rc;
 }
@@ -377,31 +327,26 @@ int tw_sealed_get(struct tw_store *s, const char *sha256, int fd, struct twin_er
     if (!tw_store_can_open(s))
         return twin_error_set(err, TWIN_EINVAL,
                               "%s is sealed: expected --identity FILE, a key that opens it", shown);
-    struct tw_seal_flow f = {.out = fd, .shown = shown};
-    int rc = s->as->open_content(s, sealed, &f.in, err);
+    struct tw_seal_flow f = {.shown = shown, .plain = {.fd = fd}};
+    int rc = tw_store_open_stored(s, sealed, &f.in, err);
     if (rc != 0)
         return rc;
-    rc = tw_sha256_begin(&f.sum) ? s->sealed->way->open(&s->sealed->identities, &f, err)
-                                 : tw_no_memory(err, "reading %s", shown);
-    rc = flow_end(&f, rc, err);
+    rc = tw_sink_begin(&f.plain, shown, err);
+    if (rc == 0) {
+        rc = s->sealed->way->open(&s->sealed->identities, &f, err);
+        rc = tw_sink_end(&f.plain, rc, shown, err);
+    }
     close(f.in);
-    if (rc == 0 && strcmp(f.sha256, sha256) != 0)
-        rc = tw_store_damaged(s, sha256, f.sha256, err);
+    if (rc == 0 && strcmp(f.plain.sha256, sha256) != 0)
+        rc = tw_store_damaged(s, sha256, f.plain.sha256, err);
     return rc;
 }
 
 int tw_sealed_open(struct tw_store *s, const char *sha256, bool in_memory, int *fd,
                    struct twin_error *err)
 {
-    *fd = in_memory ? tw_memory_file("twinrun-opened", err) : tw_nameless_file(err);
-    if (*fd < 0)
-        return TWIN_EIO;
-    int rc = tw_sealed_get(s, sha256, *fd, err);
-    if (rc == 0 && lseek(*fd, 0, SEEK_SET) != 0)
-        rc = twin_error_system(err, "cannot read a temporary file");
-    if (rc != 0)
-        close(*fd);
-    return rc;
+    const int file = in_memory ? tw_memory_file("twinrun-opened", err) : tw_nameless_file(err);
+    return tw_store_fill(s, sha256, tw_sealed_get, file, fd, err);
 }
 
 int tw_sealed_bytes(struct tw_store *s, const char *sha256, uint64_t *bytes, struct twin_error *err)
