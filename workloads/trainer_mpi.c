@@ -128,7 +128,7 @@ static int sum_exactly(struct training *t, double *loss)
 
 /* ---- training */
 
-static void show(const struct training *t, const char *kind, const struct model *m)
+static void show(const char *kind, const struct model *m)
 {
     char name[64];
     snprintf(name, sizeof name, "%s:w1", kind);
@@ -147,7 +147,7 @@ static int train(struct training *t)
     t->gradients = malloc((size_t)(t->count ? t->count : 1) * sizeof *t->gradients);
     if (!t->gradients)
         return -1;
-    show(t, "init", &t->model);
+    show("init", &t->model);
     for (; t->step < t->options.steps; t->step++) {
         double loss = 0;
         choose_batch(t);
@@ -156,9 +156,9 @@ static int train(struct training *t)
             return -1;
         loss /= BATCH;
         twin_record("loss:loss", TWIN_F64, 0, NULL, NULL, &loss, 0);
-        show(t, "gradient", &t->sum);
+        show("gradient", &t->sum);
         model_update(&t->model, &t->sum, (float)(t->options.rate / BATCH));
-        show(t, "weight", &t->model);
+        show("weight", &t->model);
         twin_step();
         if (t->rank == 0 && !t->options.quiet &&
             (t->step % 10 == 0 || t->step + 1 == t->options.steps)) {
