@@ -9,6 +9,7 @@
 #include "device.h"
 #include "driver.h"
 #include "look.h"
+#include "trouble.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,18 +60,31 @@ extern const size_t tw_device_image_bytes;
 void tw_device_forget(void)
 {
     atomic_store(&forgotten, true);
+    tw_trouble_forget();
 }
 
-/* Loads the kernels into the current context. */
+/* Loads the kernels into the current context. A GPU that is too new or too old for them, or a
+ * driver that is too old, shows here. */
 static bool load_kernels(const struct tw_driver *d, struct context *c)
 {
     tw_cu_module module;
-    return tw_device_image_bytes && d->module_load(&module, tw_device_image) == 0 &&
-           d->module_function(&c->digest, module, "tw_digest") == 0 &&
-           d->module_function(&c->rows, module, "tw_rows") == 0 &&
-           d->module_function(&c->add_rows, module, "tw_add_rows") == 0 &&
-           d->module_function(&c->chunks, module, "tw_chunks") == 0 &&
-           d->module_function(&c->add_chunks, module, "tw_add_chunks") == 0;
+    const struct {
+        tw_cu_function *to;
+        const char *name;
+    } kernels[] = {
+        {&c->digest, "tw_digest"},         {&c->rows, "tw_rows"},
+        {&c->add_rows, "tw_add_rows"},     {&c->chunks, "tw_chunks"},
+        {&c->add_chunks, "tw_add_chunks"},
+    };
+    const char *call = "cuModuleLoadData";
+    int code = d->module_load(&module, tw_device_image);
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels && !code; i++) {
+        call = "cuModuleGetFunction";
+        code = d->module_function(kernels[i].to, module, kernels[i].name);
+    }
+    if (code)
+        tw_trouble_copied(d, call, code);
+    return code == 0;
 }
 
 /* While another thread captures a stream, allocating would break its capture; a relaxed thread may.
@@ -113,8 +127,8 @@ static struct context *entry_of_context(tw_cu_context at)
 static struct context *current_context(const struct tw_driver *d)
 {
     tw_cu_context at = NULL;
-    if (atomic_load(&forgotten) || !tw_device_image_bytes || !d || d->context_current(&at) != 0 ||
-        !at)
+    if (atomic_load(&forgotten) || tw_trouble_is_off() || !tw_device_image_bytes || !d ||
+        d->context_current(&at) != 0 || !at)
         return NULL;
     for (int i = 0; i < CONTEXTS; i++)
         if (atomic_load(&contexts[i].at) == at && atomic_load(&contexts[i].state) != NOT_ASKED)
@@ -125,7 +139,10 @@ static struct context *current_context(const struct tw_driver *d)
 
 bool tw_device_ready(void)
 {
-    return current_context(tw_driver()) != NULL;
+    const struct tw_driver *d = tw_driver();
+    if (!d && !atomic_load(&forgotten) && tw_driver_lacks())
+        tw_trouble_copied(NULL, tw_driver_lacks(), 0);
+    return current_context(d) != NULL;
 }
 
 /* Allocates the memory of a place in the current context. False, with nothing allocated, when one
@@ -183,14 +200,27 @@ struct work {
     bool failed;
 };
 
+/* What the driver gave. Its first refusal is the last call of ours. */
+static void expect_success(struct work *w, const char *function, int code)
+{
+    if (code && !w->failed) {
+        w->failed = true;
+        tw_trouble_off(w->driver, function, code);
+    }
+}
+
 /* Puts a kernel on the stream, unless something has failed before. */
 static void launch_kernel(struct work *w, tw_cu_function kernel, uint64_t blocks, unsigned threads,
                           void **arguments)
 {
-    if (!w->failed && blocks)
-        w->failed = blocks > INT32_MAX ||
-                    w->driver->launch(kernel, (unsigned)blocks, 1, 1, threads, 1, 1, 0, w->stream,
-                                      arguments, NULL) != 0;
+    if (w->failed || !blocks)
+        return;
+    if (blocks > INT32_MAX)
+        w->failed = true; /* 2^47 bytes: no GPU has them */
+    else
+        expect_success(w, "cuLaunchKernel",
+                       w->driver->launch(kernel, (unsigned)blocks, 1, 1, threads, 1, 1, 0,
+                                         w->stream, arguments, NULL));
 }
 
 /* What a launch is about, filled one tensor after another. */
@@ -398,7 +428,7 @@ static void look_at_some(struct work *w, const struct tw_device_tensor *tensors,
                              .length = TW_LOOK_CHUNK,
                              .room = SCRATCH_BYTES / sizeof(struct tw_chunk_sums)};
     const size_t bytes = n * sizeof(struct tw_seen);
-    w->failed |= w->driver->clear(w->place->seen, 0, bytes, w->stream) != 0;
+    expect_success(w, "cuMemsetD8Async", w->driver->clear(w->place->seen, 0, bytes, w->stream));
     for (size_t i = 0; i < n; i++) {
         const struct described d = describe(&tensors[i], i);
         if (tensors[i].count)
@@ -417,9 +447,11 @@ static void look_at_some(struct work *w, const struct tw_device_tensor *tensors,
             add_places(w, &chunks, &d);
     }
     launch_filled(w, &chunks);
-    w->failed |= w->driver->to_host(w->place->host, w->place->seen, bytes, w->stream) != 0;
+    if (!w->failed)
+        expect_success(w, "cuMemcpyDtoHAsync",
+                       w->driver->to_host(w->place->host, w->place->seen, bytes, w->stream));
     /* Whatever failed: nothing of ours may still be at work when the place is given back. */
-    w->failed |= w->driver->wait(w->stream) != 0;
+    expect_success(w, "cuStreamSynchronize", w->driver->wait(w->stream));
     for (size_t i = 0; i < n && !w->failed; i++)
         understand_result(&w->place->host[i], &tensors[i], &found[i]);
 }
@@ -431,6 +463,8 @@ bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stre
     const struct tw_driver *d = tw_driver();
     const struct context *c = current_context(d);
     int capturing = TW_CU_CAPTURE_NONE;
+    if (tw_trouble_is_off())
+        tw_trouble_unread(n);
     if (!c || d->is_capturing(stream, &capturing) != 0 || capturing != TW_CU_CAPTURE_NONE)
         return false;
     struct work w = {
@@ -442,9 +476,12 @@ bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stre
         look_at_some(&w, tensors + at, n - at < RESULTS ? n - at : RESULTS, found + at);
     restore_capture(d, mode);
     atomic_store(&w.place->taken, false);
+    if (w.failed)
+        tw_trouble_unread(n);
     return !w.failed;
 }
 
 static const struct tw_agent_device nvidia = {.ready = tw_device_ready, .look = tw_device_look};
-static const struct tw_agent_life cuda_life = {.fork = tw_device_forget, .device = &nvidia};
+static const struct tw_agent_life cuda_life = {
+    .fork = tw_device_forget, .report = tw_trouble_report, .device = &nvidia};
 TW_AGENT_REGISTER(cuda_life);

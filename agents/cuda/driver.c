@@ -26,9 +26,12 @@ static const struct {
     {"cuStreamSynchronize", offsetof(struct tw_driver, wait)},
     {"cuStreamIsCapturing", offsetof(struct tw_driver, is_capturing)},
     {"cuThreadExchangeStreamCaptureMode", offsetof(struct tw_driver, exchange_capture_mode)},
+    {"cuGetErrorName", offsetof(struct tw_driver, error_name)},
 };
 enum { FUNCTIONS = sizeof wanted / sizeof wanted[0] };
 _Static_assert(FUNCTIONS * sizeof(void *) == sizeof(struct tw_driver), "a row for each function");
+
+static const char *_Atomic lacks;
 
 /* Looks only at a library that is loaded already. All functions, or none: *d is written when all
  * are there. */
@@ -38,8 +41,12 @@ static bool find_driver(struct tw_driver *d)
     if (!library)
         return false;
     for (size_t i = 0; i < FUNCTIONS; i++)
-        if (!(at[i] = dlsym(library, wanted[i].name)))
+        if (!(at[i] = dlsym(library, wanted[i].name))) {
+            atomic_store(&lacks, wanted[i].name);
+            dlclose(library); /* the job's own hold on it is left */
             return false;
+        }
+    atomic_store(&lacks, NULL);
     for (size_t i = 0; i < FUNCTIONS; i++)
         memcpy((char *)d + wanted[i].place, &at[i], sizeof at[i]);
     return true;
@@ -57,4 +64,9 @@ const struct tw_driver *tw_driver(void)
         pthread_mutex_unlock(&lock);
     }
     return atomic_load_explicit(&found, memory_order_acquire) ? &driver : NULL;
+}
+
+const char *tw_driver_lacks(void)
+{
+    return atomic_load(&lacks);
 }

@@ -36,8 +36,11 @@ struct tw_driver {
     int (*wait)(void *stream);
     int (*is_capturing)(void *stream, int *status);
     int (*exchange_capture_mode)(int *mode);
+    int (*error_name)(int code, const char **name); /* a constant of the driver's */
 };
 
 /* The driver; NULL when the job has not loaded it, or it lacks a function. */
 const struct tw_driver *tw_driver(void);
+/* The function that a loaded driver lacks; NULL: none, or no driver is loaded. */
+const char *tw_driver_lacks(void);
 #endif

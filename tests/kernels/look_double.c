@@ -4,8 +4,11 @@
  * every barrier and every atomic which is taken away; grids of more than 2^32 elements, of which
  * some blocks are run; a driver that refuses.
  */
+#include <string.h>
 #include "agents/cuda/look.h"
+#include "agents/cuda/trouble.h"
 #include "look_test.h"
+#include "src/trace/trace.h"
 
 /* Everything that the kernels do, once, quickly. Returns whether all was as on the host. */
 static bool right(const struct cuda_double *d, uint64_t seed)
@@ -128,6 +131,100 @@ static void check_huge(const struct cuda_double *d)
     d->only(0, 0, 0);
 }
 
+/* ---- a driver that refuses */
+
+/* In place of the trace: the last note. */
+static char noted_key[32], noted[400];
+
+void twin_writer_note(struct twin_writer *w, const char *key, const char *value)
+{
+    (void)w;
+    snprintf(noted_key, sizeof noted_key, "%s", key);
+    snprintf(noted, sizeof noted, "%s", value);
+}
+
+/* The line that the trace gets; "" when there is none. */
+static const char *report(void)
+{
+    noted_key[0] = noted[0] = '\0';
+    tw_trouble_report(NULL);
+    return noted;
+}
+
+/* A tensor that is looked at where nothing is refused. */
+static bool look_once(tw_cu_address memory)
+{
+    static struct tw_device_found found;
+    const struct tw_device_tensor t = {.data = (const void *)(uintptr_t)memory,
+                                       .count = 1000,
+                                       .dtype = TWIN_F32,
+                                       .want_stats = true,
+                                       .want_sketch = true};
+    return tw_device_look(&t, 1, NULL, &found);
+}
+
+/* Whatever fails: the first error is told, nothing is tried any more, and no call is made. */
+static void check_refused(const struct cuda_double *d, tw_cu_address memory)
+{
+    static const struct {
+        const char *function;
+        int after;
+        const char *line;
+    } refusals[] = {
+        {"cuMemsetD8Async", 1, "cuMemsetD8Async failed with CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+        {"cuLaunchKernel", 1, "cuLaunchKernel failed with CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+        {"cuLaunchKernel", 4, "cuLaunchKernel failed with CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+        {"cuMemcpyDtoHAsync_v2", 1, "cuMemcpyDtoHAsync failed with"},
+        {"cuStreamSynchronize", 1, "cuStreamSynchronize failed with"},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        d->refuse(refusals[i].function, refusals[i].after, 700);
+        CHECK(!look_once(memory));
+        const uint64_t calls = d->calls(NULL);
+        CHECK(!look_once(memory) && !tw_device_ready());
+        CHECK(d->calls(NULL) == calls);
+        CHECK(strstr(report(), refusals[i].line) &&
+              strstr(noted, " 2 tensors there were not read"));
+        CHECK(strcmp(noted_key, "unseen") == 0);
+        d->refuse(NULL, 0, 0);
+        tw_trouble_forget();
+        CHECK(look_once(memory) && report()[0] == '\0');
+    }
+}
+
+/* The context of another library: kernels of its own, which may not be had while those of the first
+ * go on. */
+static void check_contexts(const struct cuda_double *d, tw_cu_address memory)
+{
+    static int other[2];
+    set_context((tw_cu_context)&other[0]);
+    CHECK(tw_device_ready() && look_once(memory));
+    set_context((tw_cu_context)&other[1]);
+    d->refuse("cuModuleLoadData", 1, 209);
+    CHECK(!tw_device_ready() && !look_once(memory));
+    CHECK(d->calls("cuModuleLoadData") == 1); /* it is asked once */
+    CHECK(strstr(report(), "copied to the host") &&
+          strstr(noted, "cuModuleLoadData failed with CUDA_ERROR_NO_BINARY_FOR_GPU (209)"));
+    CHECK(strcmp(noted_key, "gpu.copied") == 0);
+    d->refuse(NULL, 0, 0);
+    set_context(context);
+    CHECK(tw_device_ready() && look_once(memory));
+    set_context(NULL);
+    CHECK(!tw_device_ready() && !look_once(memory));
+    set_context(context);
+    tw_trouble_forget();
+}
+
+static void check_trouble(const struct cuda_double *d)
+{
+    tw_cu_address memory;
+    CHECK(tw_driver()->allocate(&memory, 4000) == 0);
+    CHECK(look_once(memory) && report()[0] == '\0');
+    check_refused(d, memory);
+    check_contexts(d, memory);
+    tw_driver()->release(memory);
+}
+
 void check_on_double(const struct cuda_double *d)
 {
     for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -137,6 +234,7 @@ void check_on_double(const struct cuda_double *d)
     check_long(tw_driver(), 300003);
     check_changes(tw_driver(), 20);
     check_huge(d);
+    check_trouble(d);
     CHECK(compared >= 7000);
     CHECK(d->trouble() == 0);
     check_removed(d);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for libcuda.so.1 in test_driver.c: functions of the driver's names that only say which
- * of them was called. Their arguments are not looked at. */
+ * of them was called. Their arguments are not looked at.
+ * OLD_DRIVER: one is missing. */
 #define SAYS(name, number)                                 \
     __attribute__((visibility("default"))) int name(void); \
     int name(void)                                         \
@@ -20,3 +21,6 @@ SAYS(cuMemcpyDtoHAsync_v2, 9)
 SAYS(cuStreamSynchronize, 10)
 SAYS(cuStreamIsCapturing, 11)
 SAYS(cuThreadExchangeStreamCaptureMode, 12)
+#ifndef OLD_DRIVER
+SAYS(cuGetErrorName, 13)
+#endif

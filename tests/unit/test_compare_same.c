@@ -703,6 +703,30 @@ static void a_captured_graph_is_unseen(void **state)
     }
 }
 
+/* Kernels on a GPU that could not be had cost time and hide nothing; those that failed hide what
+ * they were to read (agents/cuda/trouble.c). */
+static void a_gpu_that_was_not_read(void **state)
+{
+    (void)state;
+    for (int failed = 0; failed < 2; failed++) {
+        struct synth *s[2];
+        for (int i = 0; i < 2; i++) {
+            s[i] = synth_new("gpu");
+            struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+            small_steps(w, 3);
+            if (i == 1)
+                twin_writer_note(w, failed ? "unseen" : "gpu.copied", "a call failed with 7");
+        }
+        struct twin_verdict *v = judge(s[0], s[1], NULL);
+        if (failed) {
+            expect_unseen(v, "run 2: a call failed with 7");
+        } else {
+            expect_note(v, "run 2: a call failed with 7");
+            expect_same(v, 3);
+        }
+    }
+}
+
 /* Behind what was compared, it is nobody's business. */
 static void unreadable_behind_the_range(void **state)
 {
@@ -764,6 +788,7 @@ int main(void)
         cmocka_unit_test(all_was_lost),
         cmocka_unit_test(unreadable_last),
         cmocka_unit_test(a_captured_graph_is_unseen),
+        cmocka_unit_test(a_gpu_that_was_not_read),
         cmocka_unit_test(unreadable_behind_the_range),
         cmocka_unit_test(more_steps_than_the_table),
     };

@@ -14,6 +14,17 @@ static void test_no_driver_is_loaded(void **state)
 {
     (void)state;
     assert_null(tw_driver());
+    assert_null(tw_driver_lacks());
+}
+
+static void test_an_old_driver_is_told(void **state)
+{
+    (void)state;
+    void *old = dlopen(OLD_CUDA, RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(old);
+    assert_null(tw_driver());
+    assert_string_equal(tw_driver_lacks(), "cuGetErrorName");
+    dlclose(old);
 }
 
 /* Each function of the stand-in returns a number of its own (fake_cuda.c). */
@@ -35,6 +46,7 @@ static void test_every_function_has_its_place(void **state)
     assert_int_equal(d->wait(NULL), 10);
     assert_int_equal(d->is_capturing(NULL, NULL), 11);
     assert_int_equal(d->exchange_capture_mode(NULL), 12);
+    assert_int_equal(d->error_name(0, NULL), 13);
     assert_ptr_equal(tw_driver(), d);
 }
 
@@ -44,6 +56,7 @@ int main(void)
         return 77; /* the real one is in every process here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_driver_is_loaded),
+        cmocka_unit_test(test_an_old_driver_is_told),
         cmocka_unit_test(test_every_function_has_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,12 @@ struct work {
     unsigned char copied[4096];
 };
 
+/* A kernel in one context. */
+struct function {
+    void *context;
+    const struct emulated_kernel *kernel;
+};
+
 static struct work *first_work, **last_work = &first_work;
 static int sticky; /* a failed kernel makes every later call fail */
 static _Thread_local void *current;
@@ -205,21 +211,37 @@ DRIVER int cuModuleLoadData(void **module, const void *image);
 DRIVER int cuModuleLoadData(void **module, const void *image)
 {
     const int code = enter_call("cuModuleLoadData");
-    *module = (void *)(uintptr_t)image;
-    return leave_call(code);
+    assert(image);
+    *module = current; /* a module is of one context, and so are its functions */
+    return leave_call(current ? code : INVALID_CONTEXT);
 }
 
 DRIVER int cuModuleGetFunction(void **function, void *module, const char *name);
 DRIVER int cuModuleGetFunction(void **function, void *module, const char *name)
 {
-    const int code = enter_call("cuModuleGetFunction");
-    (void)module;
-    for (const struct emulated_kernel *k = emulated_kernels; k->name && !code; k++)
-        if (strcmp(k->name, name) == 0) {
-            *function = (void *)(uintptr_t)k;
-            return leave_call(0);
-        }
-    return leave_call(code ? code : NOT_FOUND);
+    int code = enter_call("cuModuleGetFunction");
+    const struct emulated_kernel *k = emulated_kernels;
+    while (k->name && strcmp(k->name, name) != 0)
+        k++;
+    if (!code && !k->name)
+        code = NOT_FOUND;
+    if (!code) {
+        struct function *f = calloc(1, sizeof *f);
+        assert(f);
+        *f = (struct function){module, k};
+        *function = f;
+    }
+    return leave_call(code);
+}
+
+DRIVER int cuGetErrorName(int code, const char **name);
+DRIVER int cuGetErrorName(int code, const char **name)
+{
+    switch (code) {
+    case 209: *name = "CUDA_ERROR_NO_BINARY_FOR_GPU"; return 0;
+    case 700: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; return 0;
+    default: *name = NULL; return INVALID_VALUE;
+    }
 }
 
 /* The memory ends where a page does that is not there: what is read beyond its end is seen. */
@@ -292,9 +314,12 @@ DRIVER int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
                           void *stream, void **arguments, void **extra)
 {
     int code = enter_call("cuLaunchKernel");
-    const struct emulated_kernel *k = function;
+    const struct function *f = function;
+    const struct emulated_kernel *k = f->kernel;
     assert(grid_x > 0 && grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 && !shared &&
            !extra);
+    if (!code && f->context != current)
+        code = INVALID_CONTEXT;
     if (code)
         sticky = code;
     if (!sticky) {
