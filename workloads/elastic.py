@@ -20,7 +20,6 @@ import hashlib
 import os
 import sys
 import time
-import time
 
 import torch
 import torch.distributed as dist

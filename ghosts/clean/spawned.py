@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two processes started by torch.multiprocessing.spawn, gradients averaged by hand over gloo."""
 
-import sys
 import time
 
 import torch

@@ -25,7 +25,7 @@ from ._recorded import (
     set_again,
 )
 from ._roles import moved_ranks
-from ._shown import attempts_of, by_role, how_it_ended
+from ._shown import attempts_of, how_it_ended
 from ._tolerance import LIMITS
 from .trace import KINDS, PHASES, UNORDERED
 

@@ -5,7 +5,7 @@ import math
 import re
 
 from ._numbers import single
-from .trace import KINDS, PHASES
+from .trace import PHASES
 
 RNG = PHASES.index("rng")
 THREADS = (

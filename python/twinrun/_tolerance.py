@@ -20,7 +20,6 @@ from ._recorded import (
     number,
     part_elsewhere,
     printable,
-    say,
     word,
 )
 from .trace import KINDS, PHASES

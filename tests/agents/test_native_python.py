@@ -11,7 +11,7 @@ import sysconfig
 import venv
 
 import pytest
-from native import LIBRARY, ROOT, Run, bare, clean_environment
+from native import ROOT, Run, bare, clean_environment
 
 PYTHON_DIR = os.path.join(ROOT, "python")
 SITE_DIR = os.path.join(PYTHON_DIR, "twinrun", "_site")

@@ -81,10 +81,10 @@ def test_what_lies_there_is_for_other_tools_to_read(remote):
         if tag.startswith(("log-", "try-")):
             assert tag.rsplit("-", 1)[1] == hashlib.sha256(body).hexdigest()
             assert manifest["annotations"]["twinrun.entry"] == str(int(tag.split("-")[1]))
-        for part in [manifest["config"], *manifest["layers"]]:
-            _, _, blob = ask(remote.oci, "GET", f"/v2/{remote.oci.name}/blobs/{part['digest']}")
-            assert "sha256:" + hashlib.sha256(blob).hexdigest() == part["digest"]
-            assert len(blob) == part["size"]
+        for piece in [manifest["config"], *manifest["layers"]]:
+            _, _, blob = ask(remote.oci, "GET", f"/v2/{remote.oci.name}/blobs/{piece['digest']}")
+            assert "sha256:" + hashlib.sha256(blob).hexdigest() == piece["digest"]
+            assert len(blob) == piece["size"]
     assert kinds == {"log", "try", "content"}
 
 

@@ -6,7 +6,6 @@ The verdict differs, so that each form has something to say and repeats the comm
 suggestions.
 """
 
-import os
 import sys
 
 import pytest

@@ -19,7 +19,6 @@ import sqlite3
 import statistics
 import subprocess
 import sys
-import time
 
 import pytest
 from ledger_by_hand import Ledger

@@ -13,7 +13,6 @@ import sys
 import sysconfig
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
 from job_pool import pooled

@@ -6,7 +6,6 @@ record. What finds no room there loses its details, and the verdict says so.
 """
 
 import os
-import re
 import resource
 import subprocess
 
