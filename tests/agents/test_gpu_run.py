@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tests/gpu/run, which is for a machine with a GPU, works on a double of the driver. And it can
+fail: without a GPU it says so, and of a kernel whose first barrier is taken away that bits are
+other ones.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+ROOT = Path(__file__).resolve().parents[2]
+DOUBLE = Path(os.environ.get("TWINRUN_BUILD", ROOT / "build")) / "tests/kernels/libcuda.so.1"
+pytestmark = pytest.mark.skipif(not DOUBLE.exists(), reason="no double of the driver in the build")
+
+# Runs the script, and once more with the site of a barrier removed (struct cuda_double).
+TWICE = """
+import ctypes, runpy, sys
+script, double = sys.argv[1:]
+sys.argv = [script, "--double", double, "--tensors", "100"]
+module = runpy.run_path(script)
+whole = module["main"]()
+functions = (ctypes.c_void_p * 4).in_dll(ctypes.CDLL(double), "twin_cuda_double")
+ctypes.CFUNCTYPE(None, ctypes.c_int)(functions[2])(0)
+broken = module["main"]()
+print("whole", whole, "broken", broken)
+if not module["torch"].cuda.is_available():
+    try:
+        module["start_driver"](None)
+    except SystemExit as ended:
+        print("no GPU", ended.code)
+"""
+
+
+def test_on_a_double():
+    run = subprocess.run(
+        [sys.executable, "-c", TWICE, str(ROOT / "tests" / "gpu" / "run"), str(DOUBLE)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "100 tensors, of which 0 have other bits than on the host" in run.stdout
+    assert "OTHER BITS: torch." in run.stdout
+    assert "whole 0 broken 1\n" in run.stdout
+    assert torch.cuda.is_available() or (
+        run.stdout.endswith("no GPU 2\n")
+        and "PyTorch sees no GPU: expected a CUDA build of it and a driver" in run.stderr
+    )
