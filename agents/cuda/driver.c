@@ -27,6 +27,12 @@ static const struct {
     {"cuStreamIsCapturing", offsetof(struct tw_driver, is_capturing)},
     {"cuThreadExchangeStreamCaptureMode", offsetof(struct tw_driver, exchange_capture_mode)},
     {"cuGetErrorName", offsetof(struct tw_driver, error_name)},
+    {"cuMemFreeHost", offsetof(struct tw_driver, release_host)},
+    {"cuEventCreate", offsetof(struct tw_driver, event_create)},
+    {"cuEventRecord", offsetof(struct tw_driver, event_record)},
+    {"cuEventQuery", offsetof(struct tw_driver, event_query)},
+    {"cuEventSynchronize", offsetof(struct tw_driver, event_wait)},
+    {"cuEventDestroy_v2", offsetof(struct tw_driver, event_destroy)},
 };
 enum { FUNCTIONS = sizeof wanted / sizeof wanted[0] };
 _Static_assert(FUNCTIONS * sizeof(void *) == sizeof(struct tw_driver), "a row for each function");

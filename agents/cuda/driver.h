@@ -13,10 +13,13 @@
 typedef struct tw_cu_context *tw_cu_context;
 typedef struct tw_cu_module *tw_cu_module;
 typedef struct tw_cu_function *tw_cu_function;
+typedef struct tw_cu_event *tw_cu_event;
 typedef unsigned long long tw_cu_address;
 
 /* CU_STREAM_CAPTURE_STATUS_NONE, and CU_STREAM_CAPTURE_MODE_RELAXED. */
 enum { TW_CU_CAPTURE_NONE = 0, TW_CU_CAPTURE_RELAXED = 2 };
+/* CUDA_ERROR_NOT_READY: an event has not come yet; CU_EVENT_DISABLE_TIMING. */
+enum { TW_CU_NOT_READY = 600, TW_CU_EVENT_WITHOUT_TIME = 2 };
 
 /* Each returns 0 for success (CUDA_SUCCESS). driver.c says what each is called in the driver's
  * interface. */
@@ -37,6 +40,12 @@ struct tw_driver {
     int (*is_capturing)(void *stream, int *status);
     int (*exchange_capture_mode)(int *mode);
     int (*error_name)(int code, const char **name); /* a constant of the driver's */
+    int (*release_host)(void *);
+    int (*event_create)(tw_cu_event *, unsigned flags);
+    int (*event_record)(tw_cu_event, void *stream);
+    int (*event_query)(tw_cu_event);
+    int (*event_wait)(tw_cu_event);
+    int (*event_destroy)(tw_cu_event);
 };
 
 /* The driver; NULL when the job has not loaded it, or it lacks a function. */

@@ -2,7 +2,8 @@
 #ifndef TW_FINGERPRINT_AXES_H
 #define TW_FINGERPRINT_AXES_H
 /*
- * The dimensions of a strided tensor, as few as its memory allows. Compiles as C and as CUDA.
+ * The dimensions of a strided tensor: whether they make sense, and as few as its memory allows.
+ * Compiles as C and as CUDA.
  */
 #include <stdbool.h>
 #include <twin/fingerprint.h>
@@ -12,6 +13,10 @@ struct tw_axis {
     uint64_t count;
     int64_t stride; /* in elements */
 };
+
+/* Checks everything that can be wrong, and counts the elements. An empty tensor is fine, whatever
+ * its other sizes. TWIN_EINVAL as twin_fingerprint(). */
+int tw_check_tensor(const struct twin_tensor *t, uint64_t *elements, struct twin_error *err);
 
 /* Are the elements in row-major order without gaps? The stride of a dimension of size 1 does not
  * matter. */

@@ -32,10 +32,7 @@ struct feeder {
     unsigned char buffer[GATHER_BYTES];
 };
 
-/* Checks everything that can be wrong, and counts the elements. An empty tensor is fine, whatever
- * its other sizes. */
-static int check_tensor(const struct twin_tensor *t, const struct twin_sketch *sketch,
-                        uint64_t *elements, struct twin_error *err)
+int tw_check_tensor(const struct twin_tensor *t, uint64_t *elements, struct twin_error *err)
 {
     size_t size = twin_dtype_size(t->dtype);
     uint64_t n = 1, end;
@@ -68,11 +65,16 @@ static int check_tensor(const struct twin_tensor *t, const struct twin_sketch *s
     if (n && !t->data)
         return twin_error_set(err, TWIN_EINVAL, "data is NULL for %llu elements",
                               (unsigned long long)n);
+    *elements = n;
+    return 0;
+}
+
+static int check_sketch(const struct twin_sketch *sketch, struct twin_error *err)
+{
     if (sketch && (sketch->k == 0 || sketch->k > TWIN_SKETCH_MAX || (sketch->k & (sketch->k - 1))))
         return twin_error_set(err, TWIN_EINVAL,
                               "a sketch of %u buckets; expected a power of two from 1 to %d",
                               sketch->k, TWIN_SKETCH_MAX);
-    *elements = n;
     return 0;
 }
 
@@ -215,7 +217,9 @@ int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest,
                      struct twin_stats *stats, struct twin_sketch *sketch, struct twin_error *err)
 {
     uint64_t n = 0;
-    int rc = check_tensor(t, sketch, &n, err);
+    int rc = tw_check_tensor(t, &n, err);
+    if (!rc)
+        rc = check_sketch(sketch, err);
     if (rc)
         return rc;
     /* the common small case: no state, no floating point */

@@ -213,6 +213,9 @@ static void check_contexts(const struct cuda_double *d, tw_cu_address memory)
     CHECK(!tw_device_ready() && !look_once(memory));
     set_context(context);
     tw_trouble_forget();
+    d->capture(1);
+    CHECK(!look_once(memory) && report()[0] == '\0'); /* nothing is wrong with that */
+    d->capture(0);
 }
 
 static void check_trouble(const struct cuda_double *d)
@@ -235,6 +238,7 @@ void check_on_double(const struct cuda_double *d)
     check_changes(tw_driver(), 20);
     check_huge(d);
     check_trouble(d);
+    check_ring(d);
     CHECK(compared >= 7000);
     CHECK(d->trouble() == 0);
     check_removed(d);

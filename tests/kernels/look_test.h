@@ -37,6 +37,8 @@ void check_many(const struct tw_driver *d, size_t n, uint64_t seed, uint64_t lar
 void check_long(const struct tw_driver *d, uint64_t count);
 /* `rounds` changes of one bit: no digest may stay as it was. */
 void check_changes(const struct tw_driver *d, int rounds);
+/* <twin/cuda_fingerprint.h>, behind the double: nothing waits, and everything can fail. */
+void check_ring(const struct cuda_double *d);
 /* What only the double can show: schedules, removed barriers, failures of the driver. */
 void check_on_double(const struct cuda_double *d);
 

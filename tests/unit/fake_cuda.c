@@ -24,3 +24,9 @@ SAYS(cuThreadExchangeStreamCaptureMode, 12)
 #ifndef OLD_DRIVER
 SAYS(cuGetErrorName, 13)
 #endif
+SAYS(cuMemFreeHost, 14)
+SAYS(cuEventCreate, 15)
+SAYS(cuEventRecord, 16)
+SAYS(cuEventQuery, 17)
+SAYS(cuEventSynchronize, 18)
+SAYS(cuEventDestroy_v2, 19)

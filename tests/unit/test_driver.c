@@ -47,6 +47,12 @@ static void test_every_function_has_its_place(void **state)
     assert_int_equal(d->is_capturing(NULL, NULL), 11);
     assert_int_equal(d->exchange_capture_mode(NULL), 12);
     assert_int_equal(d->error_name(0, NULL), 13);
+    assert_int_equal(d->release_host(NULL), 14);
+    assert_int_equal(d->event_create(NULL, 0), 15);
+    assert_int_equal(d->event_record(NULL, NULL), 16);
+    assert_int_equal(d->event_query(NULL), 17);
+    assert_int_equal(d->event_wait(NULL), 18);
+    assert_int_equal(d->event_destroy(NULL), 19);
     assert_ptr_equal(tw_driver(), d);
 }
 

@@ -46,6 +46,11 @@ static struct {
     size_t bytes;
 } allocations[ALLOCATIONS];
 
+/* at: the work that it waits for; NULL: it has come. */
+struct event {
+    struct work *at;
+};
+
 /* Work that waits in a stream. All streams together: their work is done in the order of the calls,
  * up to the last of the stream that is waited for. */
 struct work {
@@ -59,6 +64,7 @@ struct work {
     const unsigned char *from;
     size_t bytes;
     int value;
+    struct event *event;
     unsigned char copied[4096];
 };
 
@@ -69,7 +75,8 @@ struct function {
 };
 
 static struct work *first_work, **last_work = &first_work;
-static int sticky; /* a failed kernel makes every later call fail */
+static int capturing; /* status of all streams */
+static int sticky;    /* a failed kernel makes every later call fail */
 static _Thread_local void *current;
 static struct {
     uint32_t blocks, at, window;
@@ -122,6 +129,12 @@ static void run_copy(struct work *w)
     memcpy(w->to, w->from, w->bytes);
 }
 
+/* An event has come. */
+static void run_event(struct work *w)
+{
+    w->event->at = NULL;
+}
+
 static void run_clear(struct work *w)
 {
     memset(w->to, w->value, w->bytes);
@@ -138,13 +151,9 @@ static struct work *queue(void *stream, void (*run)(struct work *))
     return w;
 }
 
-/* Does what was put into this stream, and all that was put anywhere before. */
-static void finish(void *stream)
+/* Does all work up to this one; NULL: nothing. */
+static void finish_work(const struct work *last)
 {
-    struct work *last = NULL;
-    for (struct work *w = first_work; w; w = w->next)
-        if (w->stream == stream)
-            last = w;
     if (!last)
         return;
     protect(PROT_READ | PROT_WRITE);
@@ -158,6 +167,16 @@ static void finish(void *stream)
         free(w);
     }
     protect(PROT_NONE);
+}
+
+/* Does what was put into this stream, and all that was put anywhere before. */
+static void finish(void *stream)
+{
+    struct work *last = NULL;
+    for (struct work *w = first_work; w; w = w->next)
+        if (w->stream == stream)
+            last = w;
+    finish_work(last);
 }
 
 /* ---- the driver's functions */
@@ -359,11 +378,63 @@ DRIVER int cuStreamSynchronize(void *stream)
     return leave_call(code ? code : sticky);
 }
 
+DRIVER int cuMemFreeHost(void *at);
+DRIVER int cuMemFreeHost(void *at)
+{
+    free(at);
+    return leave_call(enter_call("cuMemFreeHost"));
+}
+
+DRIVER int cuEventCreate(struct event **event, unsigned flags);
+DRIVER int cuEventCreate(struct event **event, unsigned flags)
+{
+    const int code = enter_call("cuEventCreate");
+    (void)flags;
+    *event = code ? NULL : calloc(1, sizeof **event);
+    return leave_call(code);
+}
+
+DRIVER int cuEventDestroy_v2(struct event *event);
+DRIVER int cuEventDestroy_v2(struct event *event)
+{
+    const int code = enter_call("cuEventDestroy_v2");
+    assert(!event->at);
+    free(event);
+    return leave_call(code);
+}
+
+DRIVER int cuEventRecord(struct event *event, void *stream);
+DRIVER int cuEventRecord(struct event *event, void *stream)
+{
+    const int code = enter_call("cuEventRecord");
+    if (!code && !sticky) {
+        event->at = queue(stream, run_event);
+        event->at->event = event;
+    }
+    return leave_call(code ? code : sticky);
+}
+
+DRIVER int cuEventQuery(struct event *event);
+DRIVER int cuEventQuery(struct event *event)
+{
+    const int code = enter_call("cuEventQuery");
+    const int state = event->at ? NOT_READY : 0;
+    return leave_call(code ? code : state);
+}
+
+DRIVER int cuEventSynchronize(struct event *event);
+DRIVER int cuEventSynchronize(struct event *event)
+{
+    const int code = enter_call("cuEventSynchronize");
+    finish_work(event->at);
+    return leave_call(code ? code : sticky);
+}
+
 DRIVER int cuStreamIsCapturing(void *stream, int *status);
 DRIVER int cuStreamIsCapturing(void *stream, int *status)
 {
     (void)stream;
-    *status = 0;
+    *status = capturing;
     return leave_call(enter_call("cuStreamIsCapturing"));
 }
 
@@ -413,6 +484,18 @@ static void refuse(const char *function, int after, int code)
     pthread_mutex_unlock(&lock);
 }
 
+static void progress(void *stream)
+{
+    pthread_mutex_lock(&lock);
+    finish(stream);
+    pthread_mutex_unlock(&lock);
+}
+
+static void capture(int status)
+{
+    capturing = status;
+}
+
 static uint64_t calls(const char *function)
 {
     uint64_t n = 0;
@@ -437,6 +520,8 @@ DRIVER const struct cuda_double twin_cuda_double = {
     .remove = grid_remove,
     .trouble = grid_trouble,
     .refuse = refuse,
+    .progress = progress,
+    .capture = capture,
     .calls = calls,
     .only = run_only,
 };

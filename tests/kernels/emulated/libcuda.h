@@ -30,6 +30,10 @@ struct cuda_double {
     uint64_t (*trouble)(void);
     /* From its `after`-th call on this function fails with this code; NULL: none does. */
     void (*refuse)(const char *function, int after, int code);
+    /* Does what a stream holds, as time would. */
+    void (*progress)(void *stream);
+    /* What streams are from now on: 1: being captured. */
+    void (*capture)(int status);
     /* How often a function was called; NULL: all of them. */
     uint64_t (*calls)(const char *function);
     /* Of launches of this many blocks at least, only `window` at the beginning and the end, and
