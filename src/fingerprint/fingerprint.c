@@ -32,7 +32,12 @@ struct feeder {
     unsigned char buffer[GATHER_BYTES];
 };
 
-int tw_check_tensor(const struct twin_tensor *t, uint64_t *elements, struct twin_error *err)
+/* tw_check_tensor(), and whether the sketch that is wanted can be. In line where it counts: small
+ * tensors are many. */
+static inline __attribute__((always_inline)) int check_tensor(const struct twin_tensor *t,
+                                                              const struct twin_sketch *sketch,
+                                                              uint64_t *elements,
+                                                              struct twin_error *err)
 {
     size_t size = twin_dtype_size(t->dtype);
     uint64_t n = 1, end;
@@ -65,17 +70,17 @@ int tw_check_tensor(const struct twin_tensor *t, uint64_t *elements, struct twin
     if (n && !t->data)
         return twin_error_set(err, TWIN_EINVAL, "data is NULL for %llu elements",
                               (unsigned long long)n);
-    *elements = n;
-    return 0;
-}
-
-static int check_sketch(const struct twin_sketch *sketch, struct twin_error *err)
-{
     if (sketch && (sketch->k == 0 || sketch->k > TWIN_SKETCH_MAX || (sketch->k & (sketch->k - 1))))
         return twin_error_set(err, TWIN_EINVAL,
                               "a sketch of %u buckets; expected a power of two from 1 to %d",
                               sketch->k, TWIN_SKETCH_MAX);
+    *elements = n;
     return 0;
+}
+
+int tw_check_tensor(const struct twin_tensor *t, uint64_t *elements, struct twin_error *err)
+{
+    return check_tensor(t, NULL, elements, err);
 }
 
 /* Hands the buffer over. It may be filled up to its end again. */
@@ -217,9 +222,7 @@ int twin_fingerprint(const struct twin_tensor *t, struct twin_digest *digest,
                      struct twin_stats *stats, struct twin_sketch *sketch, struct twin_error *err)
 {
     uint64_t n = 0;
-    int rc = tw_check_tensor(t, &n, err);
-    if (!rc)
-        rc = check_sketch(sketch, err);
+    int rc = check_tensor(t, sketch, &n, err);
     if (rc)
         return rc;
     /* the common small case: no state, no floating point */
