@@ -12,7 +12,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define DRIVER __attribute__((visibility("default")))
+/* A function of the driver. */
+#define DRIVER(name, ...)                                         \
+    __attribute__((visibility("default"))) int name(__VA_ARGS__); \
+    int name(__VA_ARGS__)
 #define PAGE ((size_t)4096)
 
 enum {
@@ -181,29 +184,25 @@ static void finish(void *stream)
 
 /* ---- the driver's functions */
 
-DRIVER int cuInit(unsigned flags);
-DRIVER int cuInit(unsigned flags)
+DRIVER(cuInit, unsigned flags)
 {
     (void)flags;
     return leave_call(enter_call("cuInit"));
 }
 
-DRIVER int cuDeviceGetCount(int *count);
-DRIVER int cuDeviceGetCount(int *count)
+DRIVER(cuDeviceGetCount, int *count)
 {
     *count = 1;
     return 0;
 }
 
-DRIVER int cuDeviceGet(int *device, int number);
-DRIVER int cuDeviceGet(int *device, int number)
+DRIVER(cuDeviceGet, int *device, int number)
 {
     *device = 0;
     return number == 0 ? 0 : INVALID_VALUE;
 }
 
-DRIVER int cuDevicePrimaryCtxRetain(void **context, int device);
-DRIVER int cuDevicePrimaryCtxRetain(void **context, int device)
+DRIVER(cuDevicePrimaryCtxRetain, void **context, int device)
 {
     static int primary;
     (void)device;
@@ -211,23 +210,20 @@ DRIVER int cuDevicePrimaryCtxRetain(void **context, int device)
     return 0;
 }
 
-DRIVER int cuCtxSetCurrent(void *context);
-DRIVER int cuCtxSetCurrent(void *context)
+DRIVER(cuCtxSetCurrent, void *context)
 {
     current = context;
     return 0;
 }
 
-DRIVER int cuCtxGetCurrent(void **context);
-DRIVER int cuCtxGetCurrent(void **context)
+DRIVER(cuCtxGetCurrent, void **context)
 {
     const int code = enter_call("cuCtxGetCurrent");
     *context = current;
     return leave_call(code);
 }
 
-DRIVER int cuModuleLoadData(void **module, const void *image);
-DRIVER int cuModuleLoadData(void **module, const void *image)
+DRIVER(cuModuleLoadData, void **module, const void *image)
 {
     const int code = enter_call("cuModuleLoadData");
     assert(image);
@@ -235,8 +231,7 @@ DRIVER int cuModuleLoadData(void **module, const void *image)
     return leave_call(current ? code : INVALID_CONTEXT);
 }
 
-DRIVER int cuModuleGetFunction(void **function, void *module, const char *name);
-DRIVER int cuModuleGetFunction(void **function, void *module, const char *name)
+DRIVER(cuModuleGetFunction, void **function, void *module, const char *name)
 {
     int code = enter_call("cuModuleGetFunction");
     const struct emulated_kernel *k = emulated_kernels;
@@ -253,8 +248,7 @@ DRIVER int cuModuleGetFunction(void **function, void *module, const char *name)
     return leave_call(code);
 }
 
-DRIVER int cuGetErrorName(int code, const char **name);
-DRIVER int cuGetErrorName(int code, const char **name)
+DRIVER(cuGetErrorName, int code, const char **name)
 {
     switch (code) {
     case 209: *name = "CUDA_ERROR_NO_BINARY_FOR_GPU"; return 0;
@@ -264,8 +258,7 @@ DRIVER int cuGetErrorName(int code, const char **name)
 }
 
 /* The memory ends where a page does that is not there: what is read beyond its end is seen. */
-DRIVER int cuMemAlloc_v2(address *at, size_t bytes);
-DRIVER int cuMemAlloc_v2(address *at, size_t bytes)
+DRIVER(cuMemAlloc_v2, address *at, size_t bytes)
 {
     int code = enter_call("cuMemAlloc_v2");
     const size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
@@ -290,8 +283,7 @@ DRIVER int cuMemAlloc_v2(address *at, size_t bytes)
     return leave_call(code);
 }
 
-DRIVER int cuMemFree_v2(address at);
-DRIVER int cuMemFree_v2(address at)
+DRIVER(cuMemFree_v2, address at)
 {
     const int code = enter_call("cuMemFree_v2");
     for (int i = 0; i < ALLOCATIONS; i++)
@@ -302,8 +294,7 @@ DRIVER int cuMemFree_v2(address at)
     return leave_call(code);
 }
 
-DRIVER int cuMemHostAlloc(void **at, size_t bytes, unsigned flags);
-DRIVER int cuMemHostAlloc(void **at, size_t bytes, unsigned flags)
+DRIVER(cuMemHostAlloc, void **at, size_t bytes, unsigned flags)
 {
     const int code = enter_call("cuMemHostAlloc");
     (void)flags;
@@ -311,8 +302,7 @@ DRIVER int cuMemHostAlloc(void **at, size_t bytes, unsigned flags)
     return leave_call(code);
 }
 
-DRIVER int cuMemsetD8Async(address at, unsigned char value, size_t bytes, void *stream);
-DRIVER int cuMemsetD8Async(address at, unsigned char value, size_t bytes, void *stream)
+DRIVER(cuMemsetD8Async, address at, unsigned char value, size_t bytes, void *stream)
 {
     const int code = enter_call("cuMemsetD8Async");
     if (!code && !sticky) {
@@ -325,12 +315,9 @@ DRIVER int cuMemsetD8Async(address at, unsigned char value, size_t bytes, void *
 }
 
 /* The parameters are copied now, as the driver does. */
-DRIVER int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                          void *stream, void **arguments, void **extra);
-DRIVER int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                          void *stream, void **arguments, void **extra)
+DRIVER(cuLaunchKernel, void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, void *stream,
+       void **arguments, void **extra)
 {
     int code = enter_call("cuLaunchKernel");
     const struct function *f = function;
@@ -357,8 +344,7 @@ DRIVER int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
     return leave_call(sticky);
 }
 
-DRIVER int cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, void *stream);
-DRIVER int cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, void *stream)
+DRIVER(cuMemcpyDtoHAsync_v2, void *to, address from, size_t bytes, void *stream)
 {
     const int code = enter_call("cuMemcpyDtoHAsync_v2");
     if (!code && !sticky) {
@@ -370,23 +356,20 @@ DRIVER int cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, void *stre
     return leave_call(code ? code : sticky);
 }
 
-DRIVER int cuStreamSynchronize(void *stream);
-DRIVER int cuStreamSynchronize(void *stream)
+DRIVER(cuStreamSynchronize, void *stream)
 {
     const int code = enter_call("cuStreamSynchronize");
     finish(stream);
     return leave_call(code ? code : sticky);
 }
 
-DRIVER int cuMemFreeHost(void *at);
-DRIVER int cuMemFreeHost(void *at)
+DRIVER(cuMemFreeHost, void *at)
 {
     free(at);
     return leave_call(enter_call("cuMemFreeHost"));
 }
 
-DRIVER int cuEventCreate(struct event **event, unsigned flags);
-DRIVER int cuEventCreate(struct event **event, unsigned flags)
+DRIVER(cuEventCreate, struct event **event, unsigned flags)
 {
     const int code = enter_call("cuEventCreate");
     (void)flags;
@@ -394,8 +377,7 @@ DRIVER int cuEventCreate(struct event **event, unsigned flags)
     return leave_call(code);
 }
 
-DRIVER int cuEventDestroy_v2(struct event *event);
-DRIVER int cuEventDestroy_v2(struct event *event)
+DRIVER(cuEventDestroy_v2, struct event *event)
 {
     const int code = enter_call("cuEventDestroy_v2");
     assert(!event->at);
@@ -403,8 +385,7 @@ DRIVER int cuEventDestroy_v2(struct event *event)
     return leave_call(code);
 }
 
-DRIVER int cuEventRecord(struct event *event, void *stream);
-DRIVER int cuEventRecord(struct event *event, void *stream)
+DRIVER(cuEventRecord, struct event *event, void *stream)
 {
     const int code = enter_call("cuEventRecord");
     if (!code && !sticky) {
@@ -414,32 +395,28 @@ DRIVER int cuEventRecord(struct event *event, void *stream)
     return leave_call(code ? code : sticky);
 }
 
-DRIVER int cuEventQuery(struct event *event);
-DRIVER int cuEventQuery(struct event *event)
+DRIVER(cuEventQuery, struct event *event)
 {
     const int code = enter_call("cuEventQuery");
     const int state = event->at ? NOT_READY : 0;
     return leave_call(code ? code : state);
 }
 
-DRIVER int cuEventSynchronize(struct event *event);
-DRIVER int cuEventSynchronize(struct event *event)
+DRIVER(cuEventSynchronize, struct event *event)
 {
     const int code = enter_call("cuEventSynchronize");
     finish_work(event->at);
     return leave_call(code ? code : sticky);
 }
 
-DRIVER int cuStreamIsCapturing(void *stream, int *status);
-DRIVER int cuStreamIsCapturing(void *stream, int *status)
+DRIVER(cuStreamIsCapturing, void *stream, int *status)
 {
     (void)stream;
     *status = capturing;
     return leave_call(enter_call("cuStreamIsCapturing"));
 }
 
-DRIVER int cuThreadExchangeStreamCaptureMode(int *mode);
-DRIVER int cuThreadExchangeStreamCaptureMode(int *mode)
+DRIVER(cuThreadExchangeStreamCaptureMode, int *mode)
 {
     static _Thread_local int now;
     const int before = now;
@@ -448,8 +425,7 @@ DRIVER int cuThreadExchangeStreamCaptureMode(int *mode)
     return 0;
 }
 
-DRIVER int cuMemcpyHtoD_v2(address to, const void *from, size_t bytes);
-DRIVER int cuMemcpyHtoD_v2(address to, const void *from, size_t bytes)
+DRIVER(cuMemcpyHtoD_v2, address to, const void *from, size_t bytes)
 {
     const int code = enter_call("cuMemcpyHtoD_v2");
     protect(PROT_READ | PROT_WRITE);
@@ -458,14 +434,12 @@ DRIVER int cuMemcpyHtoD_v2(address to, const void *from, size_t bytes)
     return leave_call(code);
 }
 
-DRIVER int cuMemcpyDtoD_v2(address to, address from, size_t bytes);
-DRIVER int cuMemcpyDtoD_v2(address to, address from, size_t bytes)
+DRIVER(cuMemcpyDtoD_v2, address to, address from, size_t bytes)
 {
     return cuMemcpyHtoD_v2(to, (const void *)(uintptr_t)from, bytes);
 }
 
-DRIVER int cuCtxSynchronize(void);
-DRIVER int cuCtxSynchronize(void)
+DRIVER(cuCtxSynchronize, void)
 {
     return 0;
 }
@@ -514,7 +488,7 @@ static void run_only(uint32_t blocks, uint32_t at, uint32_t window)
     only.window = window;
 }
 
-DRIVER const struct cuda_double twin_cuda_double = {
+__attribute__((visibility("default"))) const struct cuda_double twin_cuda_double = {
     .seed = grid_seed,
     .sites = grid_sites,
     .remove = grid_remove,
