@@ -372,12 +372,13 @@ static json_t *container_json(const struct contained *c, const struct twin_run *
     /* without a layout the engine was told the digest, and runs nothing else */
     const char *ran = *c->ran ? c->ran : c->named.id;
     const bool same = known && strcmp(ran, c->named.id) == 0;
-    return json_pack("{s:s, s:{s:o, s:s, s:o, s:o, s:b}, s:o}", "engine",
+    return json_pack("{s:s, s:{s:o, s:s, s:o, s:o, s:o}, s:o}", "engine",
                      tw_container_word(c->engine), "image", "package",
                      known ? json_string(c->named.id) : json_null(), "ran", ran, "same",
                      known && !c->by_word ? json_boolean(same) : json_null(), "recorded",
                      *c->named.recorded ? json_string(c->named.recorded) : json_null(), "moved",
-                     c->named.moved, "outside", tw_replay_outside(c->expected, now));
+                     c->named.moved_unknown ? json_null() : json_boolean(c->named.moved), "outside",
+                     tw_replay_outside(c->expected, now));
 }
 
 /*

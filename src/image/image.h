@@ -87,6 +87,9 @@ int tw_image_blob(const struct tw_image *image, const struct tw_blob *blob, stru
  */
 int tw_image_manifest_of(const char *text, size_t n, char manifest[TW_DIGEST_ROOM],
                          char config[TW_DIGEST_ROOM], struct twin_error *err);
+/* Is this manifest in docker's own form (schema 2)? Written anew in OCI's form, as skopeo does for
+ * a layout, it has another digest, and so has its configuration. */
+bool tw_image_is_docker_form(const char *text, size_t n);
 
 /* ---- root.c */
 

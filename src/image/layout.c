@@ -458,6 +458,16 @@ int tw_image_manifest_of(const char *text, size_t n, char manifest[TW_DIGEST_ROO
     return rc;
 }
 
+bool tw_image_is_docker_form(const char *text, size_t n)
+{
+    json_t *o = NULL;
+    const bool read = parse_object(text, n, "a manifest", &o, NULL) == 0;
+    const char *type = read ? json_string_value(json_object_get(o, "mediaType")) : NULL;
+    const bool is = type && tw_starts(type, "application/vnd.docker.");
+    json_decref(o);
+    return is;
+}
+
 /* ---- a copy */
 
 static int write_text(int root, const char *name, const char *text, size_t n,

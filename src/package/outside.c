@@ -177,6 +177,7 @@ int tw_package_image(const char *dir, struct tw_package_image *out, struct twin_
         rc = out->reference ? 0 : tw_no_memory(err, "reading a package");
     }
     out->moved = json_is_true(json_object_get(image, "moved"));
+    out->moved_unknown = json_is_null(json_object_get(image, "moved"));
     if (word && strcmp(word, "inside") == 0)
         out->layout = TW_IMAGE_INSIDE;
     else if (word && strcmp(word, "beside") == 0)

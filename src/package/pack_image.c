@@ -9,6 +9,7 @@
 #include "pack.h"
 
 #include "base.h"
+#include "json_load.h"
 
 #include "src/image/image.h"
 
@@ -21,6 +22,11 @@ struct named {
     char reference[512]; /* REPOSITORY, without tag and digest; "": it came from no registry */
     char tag[160];
     char digest[TW_DIGEST_ROOM], manifest[TW_DIGEST_ROOM], id[TW_DIGEST_ROOM];
+    /* of a registry: the bytes as it served them. A layout that was made of docker's form has
+     * others in `manifest` and `id`. "": from no registry */
+    char served_manifest[TW_DIGEST_ROOM], served_id[TW_DIGEST_ROOM];
+    json_t *layers; /* their digests, as served; owned */
+    bool docker_form;
     char platform[64];
     uint64_t bytes;
 };
@@ -85,6 +91,17 @@ static void take_image(const struct tw_image *image, struct named *n)
     n->bytes = image->bytes;
 }
 
+/* The digests of a manifest's layers; the caller's. An empty list: it is an index. */
+static json_t *layers_of(const char *text, size_t bytes)
+{
+    json_t *o = tw_json_load(text, bytes, 0, NULL), *out = json_array(), *layer;
+    size_t i;
+    json_array_foreach (json_object_get(o, "layers"), i, layer)
+        json_array_append(out, json_object_get(layer, "digest"));
+    json_decref(o);
+    return out;
+}
+
 /* What a registry says, without the layers. */
 static int ask_registry(const char *reference, struct named *n, struct twin_error *err)
 {
@@ -93,6 +110,8 @@ static int ask_registry(const char *reference, struct named *n, struct twin_erro
     split_reference(reference, n);
     int rc = tw_image_ask(reference, &text, &bytes, n->digest, err);
     rc = rc ? rc : tw_image_manifest_of(text, bytes, n->manifest, id, err);
+    n->docker_form = rc == 0 && tw_image_is_docker_form(text, bytes);
+    n->layers = rc == 0 ? layers_of(text, bytes) : NULL;
     tw_free(text);
     text = NULL;
     /* an index for several platforms names manifests, and only those name configurations */
@@ -101,10 +120,15 @@ static int ask_registry(const char *reference, struct named *n, struct twin_erro
         rc = one ? tw_image_ask(one, &text, &bytes, again, err)
                  : tw_no_memory(err, "for a package");
         rc = rc ? rc : tw_image_manifest_of(text, bytes, again, id, err);
+        n->docker_form |= rc == 0 && tw_image_is_docker_form(text, bytes);
+        json_decref(n->layers);
+        n->layers = rc == 0 ? layers_of(text, bytes) : NULL;
         tw_free(one);
         tw_free(text);
     }
     snprintf(n->id, sizeof n->id, "%s", id);
+    memcpy(n->served_id, n->id, sizeof n->served_id);
+    memcpy(n->served_manifest, n->manifest, sizeof n->served_manifest);
     return rc;
 }
 
@@ -218,6 +242,46 @@ static int find_image(struct tw_pack *p, struct named *n, struct twin_error *err
     return rc;
 }
 
+/* ---- is it the image of the run? */
+
+enum moved { STAYED, MOVED, MOVED_UNKNOWN };
+
+/* Has the registry a manifest of this digest, and is it another image than the tag's? The same
+ * configuration is the same image; the same layers under another one may be. */
+static enum moved ask_for_recorded(const struct named *n, const char *recorded)
+{
+    char *one = tw_printf("%s@%s", n->reference, recorded), *text = NULL;
+    char digest[TW_DIGEST_ROOM], manifest[TW_DIGEST_ROOM], id[TW_DIGEST_ROOM] = "";
+    size_t bytes = 0;
+    enum moved m = MOVED_UNKNOWN;
+    if (one && tw_image_ask(one, &text, &bytes, digest, NULL) == 0 &&
+        tw_image_manifest_of(text, bytes, manifest, id, NULL) == 0) {
+        json_t *layers = layers_of(text, bytes);
+        if (strcmp(id, n->served_id) == 0 || strcmp(manifest, n->served_manifest) == 0)
+            m = STAYED;
+        else if (json_array_size(layers) && !json_equal(layers, n->layers))
+            m = MOVED;
+        json_decref(layers);
+    }
+    tw_free(text);
+    tw_free(one);
+    return m;
+}
+
+/*
+ * The run's record names one digest, of whatever form its engine had the image in: as the registry
+ * served it, or, of docker's form, written anew in OCI's. So only what is none of all that are
+ * known here is another image, and of docker's form not even that, unless the registry has both.
+ */
+static enum moved has_moved(const struct named *n, const char *recorded)
+{
+    const char *const known[] = {n->digest, n->manifest, n->id, n->served_manifest, n->served_id};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(recorded, known[i]) == 0)
+            return STAYED;
+    return n->docker_form ? ask_for_recorded(n, recorded) : MOVED;
+}
+
 /* ---- the area */
 
 static const char *layout_word(const struct twin_pack_options *o)
@@ -229,15 +293,24 @@ static const char *layout_word(const struct twin_pack_options *o)
 
 /* Names what is missing, or does not fit. recorded: "" where the run's record names no image. */
 static void say_missing(struct tw_pack *p, json_t *area, const struct named *n,
-                        const char *recorded, bool moved)
+                        const char *recorded, enum moved moved)
 {
-    if (moved && *n->tag)
+    if (moved == MOVED_UNKNOWN)
+        tw_pk_missing(
+            &p->failed, area,
+            "the image: %s is %s in docker's form, and the run's record says that it was made in "
+            "%s: the same image in another form, or another image%s",
+            n->reference, n->digest, recorded,
+            p->o->image_inside || p->o->image_beside
+                ? ""
+                : "; --image-inside or --image-beside make OCI's form of it, which may tell");
+    else if (moved == MOVED && *n->tag)
         tw_pk_missing(
             &p->failed, area,
             "the image: %s:%s names %s now, and the run was made in %s: the tag has moved "
             "since; name the image by its digest",
             n->reference, n->tag, n->digest, recorded);
-    else if (moved)
+    else if (moved == MOVED)
         tw_pk_missing(&p->failed, area,
                       "the image: %s was named, and the run's record says that it was made in %s",
                       n->digest, recorded);
@@ -262,18 +335,21 @@ int tw_pack_image(struct tw_pack *p, json_t *area, struct twin_error *err)
         return 0;
     }
     int rc = find_image(p, &n, err);
-    if (rc)
+    if (rc) {
+        json_decref(n.layers);
         return rc;
-    const bool moved = says && strcmp(recorded, n.digest) != 0 &&
-                       strcmp(recorded, n.manifest) != 0 && strcmp(recorded, n.id) != 0;
+    }
+    const enum moved moved = says ? has_moved(&n, recorded) : STAYED;
     tw_pk_put(&p->failed, area, "image",
-              json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:I, s:s, s:o, s:b}", "reference",
+              json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:I, s:s, s:o, s:o}", "reference",
                         *n.reference ? tw_pk_printable(n.reference) : json_null(), "tag",
                         *n.tag ? tw_pk_printable(n.tag) : json_null(), "digest", n.digest,
                         "manifest", n.manifest, "id", n.id, "platform",
                         *n.platform ? json_string(n.platform) : json_null(), "bytes",
                         (json_int_t)n.bytes, "layout", layout_word(p->o), "recorded",
-                        says ? json_string(recorded) : json_null(), "moved", moved));
+                        says ? json_string(recorded) : json_null(), "moved",
+                        moved == MOVED_UNKNOWN ? json_null() : json_boolean(moved == MOVED)));
     say_missing(p, area, &n, recorded, moved);
+    json_decref(n.layers);
     return 0;
 }

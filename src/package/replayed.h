@@ -56,6 +56,7 @@ struct tw_package_image {
     char manifest[TW_DIGEST_ROOM]; /* for one platform; "": the package does not say */
     char recorded[TW_DIGEST_ROOM]; /* the digest in the run's own record */
     bool moved;                    /* the record's digest is of another image */
+    bool moved_unknown;            /* ... or of the same one in another form */
     char *reference;               /* REPOSITORY@sha256:...; owned */
     enum tw_image_place layout;
 };

@@ -120,6 +120,13 @@ static void add_image(struct found *f)
     json_t *hint;
     const json_t *packed = json_object_get(f->area[TWIN_AREA_ENVIRONMENT], "image");
     const char *id = json_string_value(json_object_get(packed, "id"));
+    if (names_digest(id) && json_is_null(json_object_get(packed, "moved"))) {
+        add(f, item, NOT_KNOWN,
+            tw_printf("package: image %s; the run's record names another digest, of the same image "
+                      "in another form or of another one",
+                      id));
+        return;
+    }
     if (names_digest(id) && !json_is_true(json_object_get(packed, "moved"))) {
         add(f, item, PASS, tw_printf("package: image %s, as twinrun pack --image named it", id));
         return;

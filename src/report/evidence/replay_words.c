@@ -49,6 +49,11 @@ static void print_image(FILE *out, const json_t *container)
     else if (json_is_true(json_object_get(image, "moved")))
         tw_put_to(out, "              the package names it, and the run's record another one, %s\n",
                   recorded);
+    else if (recorded && json_is_null(json_object_get(image, "moved")))
+        tw_put_to(out,
+                  "              as the package names it; the run's record names %s: the same "
+                  "image in another form, or another one\n",
+                  recorded);
     else if (recorded)
         tw_put_to(out, "              as the package and the run's own record name it\n");
     else
