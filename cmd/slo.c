@@ -9,6 +9,7 @@
 #include "say.h"
 #include "runs.h"
 #include "options.h"
+#include "rollout_words.h"
 #include "slo_words.h"
 
 #include "base.h"
@@ -71,16 +72,24 @@ static const struct tw_pair examples[] = {
 };
 
 /* Prints the rows in the form that was asked for; the exit code. */
-static int print_rows(const struct slo_args *a, const struct tw_slo_rows *rows, int64_t until_ns)
+static int print_rows(const struct slo_args *a, const struct tw_slo_rows *rows,
+                      const struct tw_rollout_list *rollouts, int64_t until_ns)
 {
     static const int code[] = {[TW_SLO_KEPT] = TW_EXIT_SAME,
                                [TW_SLO_BROKEN] = TW_EXIT_DIFFER,
                                [TW_SLO_NOT_KNOWN] = TW_EXIT_INCONCLUSIVE};
     const int exit_code = code[tw_slo_verdict(rows)];
-    if (a->json)
-        return tw_json_print_exact(tw_slo_json(rows, until_ns)) != 0 ? TW_EXIT_TROUBLE : exit_code;
+    if (a->json) {
+        json_t *o = tw_slo_json(rows, until_ns), *list = tw_rollout_told_json(rollouts);
+        if (!list || json_object_set_new(o, "rollouts", list) != 0) {
+            json_decref(o);
+            o = NULL;
+        }
+        return tw_json_print_exact(o) != 0 ? TW_EXIT_TROUBLE : exit_code;
+    }
     if (!a->csv) {
         tw_slo_print(stdout, rows, until_ns);
+        tw_rollout_told_print(stdout, rollouts);
         return exit_code;
     }
     char *table = tw_slo_csv(rows);
@@ -98,11 +107,15 @@ static int answer(const struct slo_args *a, struct twin_ledger *l, const char *o
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_slo_history *h = NULL;
     struct tw_slo_rows rows = {.count = 0};
-    int rc = tw_slo_history_load(l, a->all_homes ? NULL : owner, tw_slo_since(targets, until_ns),
-                                 &h, &err);
+    struct tw_rollout_list rollouts = {.count = 0};
+    const int64_t since_ns = tw_slo_since(targets, until_ns);
+    int rc = tw_slo_history_load(l, a->all_homes ? NULL : owner, since_ns, &h, &err);
     if (rc == 0)
         rc = tw_slo_compute(h, targets, until_ns, &rows, &err);
-    rc = rc ? tw_trouble(&err, "slo: cannot read the ledger") : print_rows(a, &rows, until_ns);
+    rc = rc ? rc : tw_rollout_list_load(l, since_ns, until_ns, &rollouts, &err);
+    rc = rc ? tw_trouble(&err, "slo: cannot read the ledger")
+            : print_rows(a, &rows, &rollouts, until_ns);
+    tw_rollout_list_free(&rollouts);
     tw_slo_rows_free(&rows);
     tw_slo_history_free(h);
     return rc;

@@ -299,13 +299,13 @@ static int look(const struct tw_rollout_call *c, bool compares, struct tw_rollou
     char *owner = tw_ledger_home(c->home, c->url);
     struct rollout_live live = {.id = r->flag.id, .home = owner};
     int rc = owner ? open_ledger(c, &live, &l, err) : tw_no_memory(err, "for the name of the home");
-    rc = rc ? rc : tw_rollout_load(l, &r->flag, &live.runs, &runs, &r->seen, err);
+    rc = rc ? rc : tw_rollout_load(l, &r->flag, &live.runs, INT64_MAX, &runs, &r->seen, err);
     if (rc == 0 && compares) {
         compare_all(c, owner, &runs, r);
         if (r->compared) {
             tw_rollout_runs_free(&runs);
             tw_rollout_seen_free(&r->seen);
-            rc = tw_rollout_load(l, &r->flag, &live.runs, &runs, &r->seen, err);
+            rc = tw_rollout_load(l, &r->flag, &live.runs, INT64_MAX, &runs, &r->seen, err);
         }
     }
     if (rc == 0)

@@ -48,16 +48,24 @@ struct loading {
     struct twin_error *err;
 };
 
+const char *tw_rollout_decision_parse(const struct twin_ledger_event *e, char id[17],
+                                      unsigned long long *sequence)
+{
+    int behind = 0;
+    if (strcmp(e->kind, TW_ROLLOUT_KIND) != 0 ||
+        sscanf(e->subject, "%16[0-9a-f] %20llu %n", id, sequence, &behind) != 2 || !behind)
+        return NULL;
+    return e->subject + behind;
+}
+
 static int see_event(void *user, const struct twin_ledger_event *e)
 {
     struct loading *l = user;
     struct tw_rollout_log *to = l->to;
     unsigned long long sequence = 0;
     char id[17] = "";
-    int behind = 0;
-    if (strcmp(e->kind, TW_ROLLOUT_KIND) != 0 ||
-        sscanf(e->subject, "%16[0-9a-f] %20llu %n", id, &sequence, &behind) != 2 || !behind ||
-        (l->id && strcmp(l->id, id) != 0))
+    const char *said = tw_rollout_decision_parse(e, id, &sequence);
+    if (!said || (l->id && strcmp(l->id, id) != 0))
         return 0;
     if (to->count == to->room) {
         const size_t room = to->room ? 2 * to->room : 32;
@@ -71,7 +79,7 @@ static int see_event(void *user, const struct twin_ledger_event *e)
     *x = (struct tw_rollout_entry){.sequence = sequence,
                                    .time_ns = e->time_ns,
                                    .decision = tw_strdup(e->outcome),
-                                   .said = tw_strdup(e->subject + behind)};
+                                   .said = tw_strdup(said)};
     memcpy(x->id, id, sizeof x->id);
     return x->decision && x->said ? 0 : tw_no_memory(l->err, "for the decisions of a rollout");
 }

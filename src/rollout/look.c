@@ -21,6 +21,7 @@
 /* What the callbacks fill in. */
 struct loading {
     const struct tw_rollout_flag *f;
+    int64_t until_ns; /* nothing later counts */
     struct rollout_runs *to;
     struct twin_error *err;
     /* comparisons of runs of ours, the newest first, as the ledger hands them out */
@@ -103,7 +104,7 @@ static int see_event(void *user, const struct twin_ledger_event *e)
     struct rollout_runs *to = l->to;
     const char *why;
     char key[33];
-    if (strcmp(e->kind, TW_ROLLOUT_RUN_KIND) != 0)
+    if (strcmp(e->kind, TW_ROLLOUT_RUN_KIND) != 0 || e->time_ns > l->until_ns)
         return 0;
     const bool ours = is_of(l->f, e->subject, key, &why);
     const bool nobodys = tw_starts(e->subject, "- ") && e->time_ns >= l->f->began_ns;
@@ -175,7 +176,7 @@ static int see_comparison(void *user, const struct twin_ledger_comparison *c)
 {
     struct loading *l = user;
     const bool counts = strcmp(c->verb, TW_ROLLOUT_VERB) == 0 || strcmp(c->verb, "shadow") == 0;
-    if (!counts || c->run_count != 2 || !find(l->to, c->run_id[0]))
+    if (!counts || c->time_ns > l->until_ns || c->run_count != 2 || !find(l->to, c->run_id[0]))
         return 0;
     if (l->answers == l->room) {
         const size_t room = l->room ? 2 * l->room : 64;
@@ -192,8 +193,7 @@ static int see_comparison(void *user, const struct twin_ledger_comparison *c)
     return 0;
 }
 
-/* The arm that a run counts for; false: none. */
-static bool arm_of(const struct rollout_run *r, enum tw_rollout_arm *arm)
+bool tw_rollout_arm_of(const struct rollout_run *r, enum tw_rollout_arm *arm)
 {
     for (int a = 0; a < TW_ROLLOUT_ARMS; a++)
         if (strcmp(r->arm, tw_rollout_arm_name((enum tw_rollout_arm)a)) == 0) {
@@ -210,18 +210,21 @@ static void count_answer(struct rollout_runs *r, const struct answer *a, struct 
     struct rollout_run *x = find(r, a->run[0]), *y = find(r, a->run[1]);
     enum tw_rollout_arm arm;
     assert(x);
-    if (!arm_of(x, &arm) || (y && (strcmp(y->arm, x->arm) != 0 || x->job == y->job)) ||
+    if (!tw_rollout_arm_of(x, &arm) || (y && (strcmp(y->arm, x->arm) != 0 || x->job == y->job)) ||
         r->compared[x->job] || (y && r->compared[y->job]))
         return;
     r->compared[x->job] = true;
     if (y)
         r->compared[y->job] = true;
     if (a->agreed == TWIN_AGREED)
-        s->arm[arm].same++;
+        x->answer = ROLLOUT_SAME;
     else if (a->agreed == TWIN_AGREED_NOT)
-        s->arm[arm].diverged++;
+        x->answer = ROLLOUT_DIVERGED;
     else
-        s->arm[arm].unknown++;
+        x->answer = ROLLOUT_UNKNOWN;
+    s->arm[arm].same += x->answer == ROLLOUT_SAME;
+    s->arm[arm].diverged += x->answer == ROLLOUT_DIVERGED;
+    s->arm[arm].unknown += x->answer == ROLLOUT_UNKNOWN;
 }
 
 /* ---- all */
@@ -338,10 +341,10 @@ static int copy_live(const struct rollout_runs *live, struct rollout_runs *to,
 }
 
 int tw_rollout_load(struct twin_ledger *l, const struct tw_rollout_flag *f,
-                    const struct rollout_runs *live, struct rollout_runs *out,
+                    const struct rollout_runs *live, int64_t until_ns, struct rollout_runs *out,
                     struct tw_rollout_seen *s, struct twin_error *err)
 {
-    struct loading loading = {.f = f, .to = out, .err = err};
+    struct loading loading = {.f = f, .until_ns = until_ns, .to = out, .err = err};
     *out = (struct rollout_runs){.off_ns = INT64_MIN};
     *s = (struct tw_rollout_seen){.off_why = NULL};
     int rc = twin_ledger_events(l, INT64_MIN, see_event, &loading, err);

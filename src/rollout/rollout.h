@@ -231,4 +231,35 @@ int tw_rollout_log_load(const struct tw_rollout_call *c, const char *id, struct 
                         struct twin_error *err);
 void tw_rollout_log_free(struct tw_rollout_log *l);
 
+/* ---- what the ledger says of all rollouts, without their flag files (told.c) */
+
+struct tw_rollout_rate {
+    uint64_t runs, same, diverged, unknown; /* repeats that were compared, as tw_rollout_seen */
+    struct twin_interval exact;             /* of diverged: Clopper and Pearson, 95% */
+};
+struct tw_rollout_project {
+    char *name; /* "": of all runs, also of those whose project is not known */
+    struct tw_rollout_rate arm[TW_ROLLOUT_ARMS];
+};
+struct tw_rollout_told {
+    char id[17], decision[16]; /* the last one; what came of it in the flag file is not looked at */
+    uint64_t sequence;
+    int64_t began_ns, decided_ns; /* the first decision, the last one */
+    char *said;
+    struct tw_rollout_project *project; /* first that of all, then by name */
+    size_t projects;
+};
+/* Neither stopped nor fallen back, by its last decision. */
+bool tw_rollout_is_running(const struct tw_rollout_told *t);
+/* The newest decision first. */
+struct tw_rollout_list {
+    struct tw_rollout_told *item;
+    size_t count;
+};
+/* Those that run, and those that came to an end since then; as of until_ns: nothing later counts.
+ * tw_rollout_list_free in any case. */
+int tw_rollout_list_load(struct twin_ledger *l, int64_t since_ns, int64_t until_ns,
+                         struct tw_rollout_list *out, struct twin_error *err);
+void tw_rollout_list_free(struct tw_rollout_list *l);
+
 #endif

@@ -30,6 +30,8 @@ struct rollout_run {
     bool inferred;  /* that it has ended was not written, but inferred: "interrupted" */
     bool outside;   /* ended by somebody else: a limit of time, a signal to twinrun, its death */
     bool gone;
+    /* of its comparison that counts, where it is the first of the two */
+    enum { ROLLOUT_NONE, ROLLOUT_SAME, ROLLOUT_DIVERGED, ROLLOUT_UNKNOWN } answer;
 };
 struct rollout_runs {
     struct rollout_run *run; /* by start, then id */
@@ -40,11 +42,13 @@ struct rollout_runs {
     char *off_why;
     int64_t off_ns;
 };
-/* Everything that the ledger has of the rollout, and the runs that go on; s gets the counts of
- * comparisons. Both are to be freed also after an error. */
+/* Everything that the ledger has of the rollout until then, and the runs that go on; s gets the
+ * counts of comparisons. Both are to be freed also after an error. */
 int tw_rollout_load(struct twin_ledger *l, const struct tw_rollout_flag *f,
-                    const struct rollout_runs *live, struct rollout_runs *out,
+                    const struct rollout_runs *live, int64_t until_ns, struct rollout_runs *out,
                     struct tw_rollout_seen *s, struct twin_error *err);
+/* The arm that a run counts for; false: none. */
+bool tw_rollout_arm_of(const struct rollout_run *r, enum tw_rollout_arm *arm);
 void tw_rollout_runs_free(struct rollout_runs *r);
 void tw_rollout_forget(struct rollout_run *r);
 /* A command without its numbers, of a project. malloc'ed; NULL: no memory. */
@@ -113,5 +117,10 @@ int tw_rollout_decide(const struct tw_rollout_call *c, struct tw_rollout_result 
 /* Writes the decision of the flag file into the ledger, once, whoever does it. */
 int tw_rollout_log_put(const struct tw_rollout_call *c, const struct tw_rollout_flag *f,
                        struct twin_error *err);
+
+/* ---- log.c */
+/* Of an event that is a decision: its rollout and number, and what was said; NULL: it is none. */
+const char *tw_rollout_decision_parse(const struct twin_ledger_event *e, char id[17],
+                                      unsigned long long *sequence);
 
 #endif

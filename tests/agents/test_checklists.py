@@ -13,8 +13,9 @@ from ledger_by_hand import Ledger
 
 DAY = 86400 * 10**9
 PRE = ["Code and", "The container", "The data's", "Seeds", "Deterministic"]
-PRODUCTION = ["Repeats", "Artifacts", "Dashboards", "A rollback"]
-INCIDENT = ["The run", "The data's", "Operator", "Digests", "Rolled", "The postmortem"]
+PRODUCTION = ["Repeats", "Artifacts", "Dashboards", "A rollback", "No rollout"]
+INCIDENT = ["The run", "The data's", "Operator", "Digests", "Rolled", "No rollout"]
+INCIDENT += ["The postmortem"]
 JOB = "import random\nrandom.seed(7)\nopen('m.bin', 'w').write('x' if %r else 'y')\n"
 
 

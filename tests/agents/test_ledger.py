@@ -328,3 +328,38 @@ def test_serve_reads_postgresql_loses_it_and_finds_it_again(server, tmp_path):
             s.get(p).text for p in ("/plain", "/metrics", "/api/v1/runs", "/api/v1/indicators")
         ]
         assert "s3cret" not in "".join(pages) + s.read_log()
+
+
+def test_decisions_of_a_rollout_on_postgresql(server, tmp_path):
+    """Each once, whoever asks: rollout list, service levels, and the database itself."""
+    home, flag = tmp_path / "home", str(tmp_path / "flag")
+
+    def rollout(verb, *words):
+        done = twinrun(home, "rollout", verb, *words, "--flag", flag, "--json", url=server.url)
+        return json.loads(done.stdout)
+
+    first = rollout("start", "hash-seed", "--share", "50%")
+    env = {**os.environ, "TWINRUN_ROLLOUT": flag, "TWINRUN_LEDGER": server.url,
+           "TWINRUN_HOME": str(home)}  # fmt: skip
+    for key in ("a", "b", "c", "d"):
+        subprocess.run([TWINRUN, "record", "-q", "--", JOB, "--steps", "2"], cwd=tmp_path,
+                       env={**env, "TWINRUN_ROLLOUT_KEY": key}, check=True)  # fmt: skip
+    assert rollout("step")["decision"] == "held"
+    assert rollout("stop")["in_ledger"] is True
+    assert not (home / "ledger.db").exists()
+    listed_there = rollout("list")["decisions"]
+    assert [d["decision"] for d in listed_there] == ["started", "held", "stopped"]
+    told = json.loads(twinrun(home, "slo", "--json", url=server.url, code=3).stdout)["rollouts"]
+    (one,) = [r for r in told if r["rollout"] == first["rollout"]]
+    assert (one["state"], one["sequence"]) == ("stopped", 3)
+    assert sum(one["projects"][0][arm]["runs"] for arm in ("canary", "control")) == 4
+    # what the server itself has, by its own client
+    sql = (
+        "select outcome from events "
+        f"where kind = 'rollout' and subject like '{first['rollout']} %' order by time_ns"
+    )
+    rows = subprocess.run(
+        [os.path.join(server.bin, "psql"), "-At", "-c", sql, server.url],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert rows.stdout.split() == ["started", "held", "stopped"]

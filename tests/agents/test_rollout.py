@@ -154,10 +154,55 @@ def until(world, wanted, most, code=0):
     pytest.fail(f"{most} jobs, and no {wanted}: {answer}")
 
 
+# ---- what other commands say of it, from the ledger
+
+
+def levels(world, *words, **env):
+    return json.loads(world.twinrun("slo", "--json", *words, **env).stdout)
+
+
+def under_way(world, *lists):
+    """What checklists answer to: is a rollout under way?"""
+    for name in lists or ("production", "incident"):
+        done = world.twinrun("audit", "last", "--json", "--checklist", name)
+        (found,) = [
+            i
+            for i in json.loads(done.stdout)["targets"][0]["checklist"]
+            if i["item"] == "No rollout of a fix is under way"
+        ]
+        yield found["answer"], found["because"]
+
+
+def told(world, answer, state):
+    """slo has the rates that step saw, and the state."""
+    (one,) = levels(world)["rollouts"]
+    assert (one["rollout"], one["state"]) == (answer["rollout"], state)
+    assert (one["sequence"], one["said"]) == (answer["sequence"], answer["said"])
+    every, *projects = one["projects"]
+    assert every["project"] is None and [p["project"] for p in projects] == ["speech"]
+    for arm in ("canary", "control"):
+        seen = answer["seen"][arm]
+        want = {k: seen[k] for k in ("runs", "same", "diverged", "not_known", "rate", "exact_95")}
+        assert every[arm] == projects[0][arm], arm
+        for key, value in want.pop("exact_95").items():
+            assert every[arm]["exact_95"][key] == pytest.approx(value, rel=1e-8), arm
+        if want["rate"] is not None:
+            want["rate"] = pytest.approx(want["rate"], rel=1e-8)
+        assert {k: every[arm][k] for k in want} == want, arm
+    text = world.twinrun("slo").stdout
+    with_fix, without = (answer["seen"][a] for a in ("canary", "control"))
+    line = next(x for x in text.splitlines() if x.startswith("    project speech"))
+    assert f"without {without['diverged']} of {without['diverged'] + without['same']}" in line
+    assert f"with {with_fix['diverged']} of {with_fix['diverged'] + with_fix['same']}" in line
+    assert ("%]" in line) == (without["rate"] is not None or with_fix["rate"] is not None)
+    return one
+
+
 # ---- the whole way
 
 
 def test_a_good_fix_is_widened(world):
+    world.env["TWINRUN_PROJECT"] = "speech"
     world.write(FINE)
     # neither the machine's pace nor a result that has no meaning decides here
     rule = ("--ladder", "100%", "--max-slowdown", "100", "--max-loss", "100%")
@@ -168,6 +213,11 @@ def test_a_good_fix_is_widened(world):
     canary, control = answer["seen"]["canary"], answer["seen"]["control"]
     assert canary["diverged"] == 0 and control["same"] == 0
     assert canary["interval"]["high"] < control["interval"]["low"]
+    one = told(world, answer, "running")
+    for said, because in under_way(world):
+        assert said == "fail" and f"rollout {one['rollout']} runs: {one['said']}" in because
+    # as of a time before it there was none, and nothing that came later counts
+    assert levels(world, "--until", "2024-01-01")["rollouts"] == []
     # from now on every run has the pin, and gives one result
     world.job("-q")
     assert world.last()["rollout"]["arm"] == "canary"
@@ -175,6 +225,9 @@ def test_a_good_fix_is_widened(world):
     log = world.decisions()
     assert [d for d, _ in log].count("widened") == 1
     assert len({s.split()[1] for _, s in log}) == len(log) == answer["sequence"]
+    world.rollout("stop")
+    assert levels(world)["rollouts"][0]["state"] == "stopped"
+    assert all(said == "pass" for said, _ in under_way(world))
 
 
 @pytest.mark.parametrize(
@@ -184,12 +237,16 @@ def test_a_good_fix_is_widened(world):
 )
 def test_a_bad_fix_falls_back(world, job, why, slower):
     world.write(job)
+    world.env["TWINRUN_PROJECT"] = "speech"
     # what the machine does meanwhile is not what is tested, but for the slow one
     world.start("--max-loss", "100%", "--max-slowdown", slower)
     _, answer = until(world, "fell-back", 60, code=1)
     assert why in answer["said"]
     assert answer["state"] == "fallback" and answer["share"] == 0
     assert answer["fallback"] == "all,-entropy,-clock"
+    told(world, answer, "fell back")
+    for said, because in under_way(world):
+        assert said == "fail" and "fell back: " in because and why in because
     world.job("-q", code=3 if job is BREAKS else 0)
     last = world.last()
     assert last["rollout"]["arm"] == "fallback"

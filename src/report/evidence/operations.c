@@ -8,6 +8,7 @@
 #include "operations.h"
 
 #include "areas.h"
+#include "rollout_words.h"
 
 #include "base.h"
 
@@ -294,6 +295,44 @@ static void add_level(struct found *f, const char *item, enum tw_slo_id id, cons
                   (unsigned long long)row->unknown));
 }
 
+/* ---- rollouts */
+
+/* Names those that run, or fell back: runs are not all alike then. */
+static int add_rollouts(struct found *f, struct twin_error *err)
+{
+    static const char item[] = "No rollout of a fix is under way";
+    struct tw_rollout_list list = {.count = 0};
+    const int64_t now = tw_realtime_ns();
+    struct tw_buf b = {0};
+    if (!f->where->ledger) {
+        add(f, item, NOT_KNOWN, tw_printf("there is no ledger to ask"));
+        return 0;
+    }
+    int rc = tw_rollout_list_load(f->where->ledger, INT64_MIN, now, &list, err);
+    for (size_t i = 0; i < list.count; i++)
+        if (tw_rollout_is_running(&list.item[i]))
+            tw_buf_printf(&b, "%srollout %s runs: %s", b.len ? "; " : "", list.item[i].id,
+                          list.item[i].said);
+    /* only the newest: what an older one fell back to, a later one has taken the place of */
+    if (rc == 0 && list.count && strcmp(tw_rollout_told_state(&list.item[0]), "fell back") == 0)
+        tw_buf_printf(&b, "%srollout %s fell back: %s", b.len ? "; " : "", list.item[0].id,
+                      list.item[0].said);
+    if (rc == 0 && b.len)
+        add(f, item, FAIL,
+            tw_printf("ledger: %s; twinrun rollout status with its flag file says what is in force",
+                      b.data));
+    else if (rc == 0 && !list.count)
+        add(f, item, NOT_KNOWN, tw_printf("ledger: no rollout is in it"));
+    else if (rc == 0)
+        add(f, item, PASS,
+            tw_printf("ledger: %zu rollout%s, none under way", list.count,
+                      list.count == 1 ? "" : "s"));
+    f->failed |= b.failed;
+    tw_buf_free(&b);
+    tw_rollout_list_free(&list);
+    return rc;
+}
+
 /* ---- the three lists */
 
 static const char *const names[] = {"pre-production", "production", "incident"};
@@ -315,7 +354,7 @@ static void before_production(struct found *f)
     add_deterministic(f);
 }
 
-static void in_production(struct found *f)
+static int in_production(struct found *f, struct twin_error *err)
 {
     add_level(f, "Repeats in CI pass", TW_SLO_FLAKES, "M4 (CI results)");
     add_level(f, "Artifacts are signed and verified", TW_SLO_ARTIFACTS, "M9 (artifacts)");
@@ -323,6 +362,7 @@ static void in_production(struct found *f)
         tw_printf("no evidence of it is recorded: ask Prometheus for up{job=\"twinrun\"}, and "
                   "Alertmanager for its routes (docs/serve.md)"));
     add_level(f, "A rollback was rehearsed", TW_SLO_ROLLBACKS, "M8 (rollbacks and drills)");
+    return add_rollouts(f, err);
 }
 
 static int in_incident(struct found *f, struct twin_error *err)
@@ -332,6 +372,7 @@ static int in_incident(struct found *f, struct twin_error *err)
     add_operators(f);
     int rc = add_compared(f, err);
     rc = rc ? rc : add_rollback(f, err);
+    rc = rc ? rc : add_rollouts(f, err);
     add(f, "The postmortem is begun", NOT_KNOWN,
         tw_printf("it is not recorded who wrote one: twinrun report --postmortem GOOD RUN"));
     return rc;
@@ -384,7 +425,7 @@ json_t *tw_operations_checklist(const char *name, json_t *const area[TWIN_AREAS]
     if (rc == 0 && strcmp(name, names[0]) == 0)
         before_production(&f);
     else if (rc == 0 && strcmp(name, names[1]) == 0)
-        in_production(&f);
+        rc = in_production(&f, err);
     else if (rc == 0)
         rc = in_incident(&f, err);
     tw_slo_rows_free(&f.rows);

@@ -162,6 +162,50 @@ void tw_rollout_print_list(FILE *out, const struct tw_rollout_log *log)
         tw_put_to(out, "no rollout\n");
 }
 
+/* ---- of all rollouts, from the ledger */
+
+const char *tw_rollout_told_state(const struct tw_rollout_told *t)
+{
+    const char *fell_back = tw_rollout_decision_name(TW_ROLLOUT_FELL_BACK);
+    if (tw_rollout_is_running(t))
+        return "running";
+    return strcmp(t->decision, fell_back) == 0 ? "fell back" : "stopped";
+}
+
+static void print_rate(FILE *out, const char *arm, const struct tw_rollout_rate *r)
+{
+    const uint64_t n = r->same + r->diverged;
+    tw_put_to(out, "  %s %llu of %llu", arm, (unsigned long long)r->diverged,
+              (unsigned long long)n);
+    if (n)
+        tw_put_to(out, " [%.4g%%, %.4g%%]", 100 * r->exact.low, 100 * r->exact.high);
+    if (r->unknown)
+        tw_put_to(out, " (%llu not known)", (unsigned long long)r->unknown);
+}
+
+void tw_rollout_told_print(FILE *out, const struct tw_rollout_list *list)
+{
+    if (list->count)
+        tw_put_to(out, "\nrollouts of a fix, by the ledger: repeats that diverged\n");
+    for (size_t i = 0; i < list->count; i++) {
+        const struct tw_rollout_told *t = &list->item[i];
+        char when[32];
+        tw_utc_stamp(t->decided_ns, when);
+        tw_put_to(out, "%s  %-9s  %s %s: %s\n", t->id, tw_rollout_told_state(t), when, t->decision,
+                  t->said);
+        for (size_t j = 0; j < t->projects; j++) {
+            const struct tw_rollout_project *p = &t->project[j];
+            if (j == 0)
+                tw_put_to(out, "    %-28s", "all");
+            else
+                tw_put_to(out, "    project %-20.60s", p->name);
+            print_rate(out, "without", &p->arm[TW_ROLLOUT_CONTROL]);
+            print_rate(out, "with", &p->arm[TW_ROLLOUT_CANARY]);
+            tw_put_to(out, "\n");
+        }
+    }
+}
+
 /* ---- JSON */
 
 static json_t *interval_json(struct twin_interval i)
@@ -259,4 +303,42 @@ json_t *tw_rollout_list_json(const struct tw_rollout_log *log)
 {
     return json_pack("{s:s, s:s, s:o}", "schema", "twinrun.rollout/1", "verb", "list", "decisions",
                      log_json(log));
+}
+
+static json_t *rate_json(const struct tw_rollout_rate *r)
+{
+    const uint64_t n = r->same + r->diverged;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "runs", tw_json_count(r->runs), "same",
+                     tw_json_count(r->same), "diverged", tw_json_count(r->diverged), "not_known",
+                     tw_json_count(r->unknown), "rate",
+                     n ? json_real((double)r->diverged / (double)n) : json_null(), "exact_95",
+                     interval_json(r->exact));
+}
+
+static json_t *told_json(const struct tw_rollout_told *t)
+{
+    json_t *projects = json_array();
+    for (size_t i = 0; i < t->projects; i++) {
+        const struct tw_rollout_project *p = &t->project[i];
+        json_array_append_new(projects, json_pack("{s:o, s:o, s:o}", "project",
+                                                  i ? tw_json_text(p->name) : json_null(),
+                                                  "control", rate_json(&p->arm[TW_ROLLOUT_CONTROL]),
+                                                  "canary", rate_json(&p->arm[TW_ROLLOUT_CANARY])));
+    }
+    return json_pack("{s:s, s:s, s:s, s:o, s:I, s:I, s:o, s:o}", "rollout", t->id, "state",
+                     tw_rollout_told_state(t), "decision", t->decision, "sequence",
+                     tw_json_count(t->sequence), "began_ns", (json_int_t)t->began_ns, "decided_ns",
+                     (json_int_t)t->decided_ns, "said", tw_json_text(t->said), "projects",
+                     projects);
+}
+
+json_t *tw_rollout_told_json(const struct tw_rollout_list *list)
+{
+    json_t *out = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        if (json_array_append_new(out, told_json(&list->item[i])) != 0) {
+            json_decref(out);
+            return NULL;
+        }
+    return out;
 }

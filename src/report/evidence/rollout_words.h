@@ -14,6 +14,12 @@ void tw_rollout_print(FILE *out, const char *verb, const char *flag,
 json_t *tw_rollout_json(const char *verb, const char *flag, const struct tw_rollout_result *r,
                         const struct tw_rollout_log *log);
 
+/* What the ledger says of all rollouts (tw_rollout_list_load): nothing where there is none. */
+void tw_rollout_told_print(FILE *out, const struct tw_rollout_list *list);
+json_t *tw_rollout_told_json(const struct tw_rollout_list *list);
+/* "running", "fell back", "stopped" */
+const char *tw_rollout_told_state(const struct tw_rollout_told *t);
+
 /* The last decision of each rollout. */
 void tw_rollout_print_list(FILE *out, const struct tw_rollout_log *log);
 json_t *tw_rollout_list_json(const struct tw_rollout_log *log);
