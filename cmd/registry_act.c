@@ -307,10 +307,11 @@ int tw_registry_judge_and_promote(struct tw_registry_use *u, const struct tw_mod
     if (u->a->to && !tw_stage_parse(u->a->to, &to))
         return tw_bad_use("registry", "promote: --to: expected canary or production, found \"%s\"",
                           u->a->to);
-    int rc = tw_store_hold(u->r.store, false, &err);
+    int64_t now_ns = 0;
+    int rc = twin_trust_now(u->trust, &now_ns, &err);
+    rc = rc ? rc : tw_store_hold(u->r.store, false, &err);
     rc = rc ? rc : policy_text(u, &text, digest, &name, &err);
-    rc = rc ? rc
-            : tw_promotion_judge(&u->r, m, v, to, text, name, u->trust, tw_realtime_ns(), &p, &err);
+    rc = rc ? rc : tw_promotion_judge(&u->r, m, v, to, text, name, u->trust, now_ns, &p, &err);
     tw_free(text);
     if (rc != 0)
         return tw_trouble(&err, "registry promote: nothing was promoted");

@@ -15,6 +15,7 @@
 #include "src/sign/sign.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Where the members stand in the object is the writer's choice, and the payload may be long: what
@@ -25,6 +26,21 @@ static bool is_signed(const char *target, const char *head, size_t n)
     return head && head[strspn(head, " \t\r\n")] == '{';
 }
 
+/* A process of a job whose clock is pinned is shown another one: by that it is not judged. */
+static void say_shown(int64_t now_ns)
+{
+    enum { ALIKE_S = 60 };
+    const int64_t shown_ns = tw_realtime_ns();
+    char shown[32], now[32];
+    if (llabs(shown_ns - now_ns) <= ALIKE_S * INT64_C(1000000000))
+        return;
+    tw_utc_time(shown_ns, false, shown);
+    tw_utc_time(now_ns, false, now);
+    tw_say("keys are judged by this machine's clock, %s, and not by the one that this process is "
+           "shown, %s",
+           now, shown);
+}
+
 /* Without anybody to trust a good signature says nothing, so there is no default. */
 int tw_signed_trust(const struct tw_verify_args *a, struct twin_trust **out, int64_t *at_ns,
                     struct twin_error *err)
@@ -33,15 +49,24 @@ int tw_signed_trust(const struct tw_verify_args *a, struct twin_trust **out, int
         return twin_error_set(err, TWIN_EINVAL,
                               "expected whom to trust: --key PUB, or --trust FILE, found %s",
                               a->trust ? "both" : "neither");
-    *at_ns = tw_realtime_ns();
     if (a->at && twin_trust_time(a->at, at_ns) != 0)
         return twin_error_set(
             err, TWIN_EINVAL,
             "--at: expected a day or time in UTC (2026-11-21, 2026-11-21T08:00:00Z), found \"%s\"",
             a->at);
-    return a->trust
-               ? twin_trust_read(a->trust, out, err)
-               : twin_trust_keys((char *const *)(uintptr_t)a->keys.items, a->keys.count, out, err);
+    int rc = a->trust ? twin_trust_read(a->trust, out, err)
+                      : twin_trust_keys((char *const *)(uintptr_t)a->keys.items, a->keys.count, out,
+                                        err);
+    if (rc != 0 || a->at)
+        return rc;
+    rc = twin_trust_now(*out, at_ns, err);
+    if (rc != 0) {
+        twin_trust_free(*out);
+        *out = NULL;
+    } else if (a->trust) {
+        say_shown(*at_ns);
+    }
+    return rc;
 }
 
 /* The first operand is the envelope, the others what is held against it. The exit code. */

@@ -54,10 +54,19 @@ int tw_registry_current(const struct tw_registry *r, struct twin_error *err)
                           tw_store_name(r->store), r->count + 1);
 }
 
+/* This machine's clock: an entry with the date that a job is shown would let a key count that has
+ * run out, or force that date on all entries behind it. */
+static int64_t this_second(void)
+{
+    int64_t now_ns = 0;
+    twin_trust_now(NULL, &now_ns, NULL);
+    return now_ns / SECOND_NS * SECOND_NS;
+}
+
 /* A clock that runs behind that of whoever wrote last must not make the time fall. */
 static int64_t time_of_next(const struct tw_registry *r)
 {
-    const int64_t now = tw_realtime_ns() / SECOND_NS * SECOND_NS;
+    const int64_t now = this_second();
     const int64_t last = r->count ? r->entry[r->count - 1].time_ns : 0;
     return now > last ? now : last;
 }
@@ -159,7 +168,7 @@ int tw_registry_make(const char *where, const char *policy, const struct tw_stri
     if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
         return twin_error_system(err, "no random number for the registry");
     tw_hex(id, sizeof id, e.artifact);
-    e.time_ns = tw_realtime_ns() / SECOND_NS * SECOND_NS;
+    e.time_ns = this_second();
     json_t *seal = NULL;
     int rc = recipients->count ? tw_store_seal_parse(recipients, &seal, err) : 0;
     if (rc == 0 && (policy || seal) && !(e.details = json_object()))

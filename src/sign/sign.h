@@ -121,6 +121,12 @@ int twin_trust_keys(char *const *paths, size_t count, struct twin_trust **out,
  * folder. */
 int twin_trust_read(const char *path, struct twin_trust **out, struct twin_error *err);
 void twin_trust_free(struct twin_trust *t);
+/*
+ * The time by which keys are judged now: that of this machine, whatever clock this process is shown
+ * (run --pin clock). t may be NULL. TWIN_EINVAL: a key of t has an end or a beginning, and the
+ * clock stands before t's file was last changed, so it is wrong, and nobody knows by how much.
+ */
+int twin_trust_now(const struct twin_trust *t, int64_t *now_ns, struct twin_error *err);
 /* A day or time in UTC, 2026-11-21 or 2026-11-21T08:00:00Z, in ns since 1970. TWIN_EINVAL. */
 int twin_trust_time(const char *text, int64_t *ns);
 
