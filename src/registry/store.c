@@ -4,6 +4,7 @@
 #include "store_inside.h"
 
 #include "base.h"
+#include "sign.h"
 #include "sha256.h"
 
 #include <stdio.h>
@@ -137,6 +138,14 @@ int tw_store_open_content(struct tw_store *s, const char *sha256, int *fd, struc
 {
     return tw_store_sealed_as(s, sha256) ? tw_sealed_open(s, sha256, false, fd, err)
                                          : tw_store_open_stored(s, sha256, fd, err);
+}
+
+int64_t tw_store_time(const char *text)
+{
+    char seconds[sizeof "2026-11-26T11:20:00Z"];
+    int64_t ns = 0;
+    snprintf(seconds, sizeof seconds, "%.19sZ", text ? text : "");
+    return twin_trust_time(seconds, &ns) == 0 ? ns : INT64_MAX;
 }
 
 int tw_store_damaged(const struct tw_store *s, const char *sha256, const char *found,

@@ -64,6 +64,9 @@ int tw_sealed_open(struct tw_store *s, const char *sha256, bool in_memory, int *
 int tw_sealed_bytes(struct tw_store *s, const char *sha256, uint64_t *bytes,
                     struct twin_error *err);
 void tw_sealed_free(struct tw_sealed *x);
+/* 2026-11-26T11:20:00Z, or with a fraction, as nanoseconds. What is no such time, or none that
+ * these hold, may be of now: INT64_MAX. So nothing is taken for old that nobody knows to be. */
+int64_t tw_store_time(const char *text);
 /* What stands under a digest and has another one: damage, said in one way. TWIN_EFORMAT. */
 int tw_store_damaged(const struct tw_store *s, const char *sha256, const char *found,
                      struct twin_error *err);

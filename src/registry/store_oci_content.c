@@ -123,17 +123,18 @@ static int send_part(struct upload *u, size_t n, struct twin_error *err)
 /* The end, with what is left: the registry holds the digest against what it has. */
 static int end_upload(struct upload *u, const void *data, size_t n, struct twin_error *err)
 {
+    struct twin_error why = TWIN_ERROR_INIT;
     char *url = tw_printf("%s%sdigest=sha256%%3A%s", u->url, strchr(u->url, '?') ? "&" : "?",
                           u->sha256);
     struct tw_dist_call call = {
         .method = "PUT", .url = url, .type = BYTES_TYPE, .data = data, .bytes = n, .once = true};
-    int rc = url ? tw_oci_ask(u->s, &call, u->shown, err)
-                 : tw_no_memory(err, "storing %s", u->shown);
+    int rc = url ? tw_oci_ask(u->s, &call, u->shown, &why)
+                 : tw_no_memory(&why, "storing %s", u->shown);
     /* 404: the upload is not known any more */
     rc = rc == TWIN_ENOENT ? TWIN_EIO : rc;
     tw_dist_call_free(&call);
     tw_free(url);
-    return rc;
+    return rc ? twin_error_set(err, rc, "%s", why.message) : 0;
 }
 
 static void abort_upload(struct upload *u)
@@ -306,14 +307,6 @@ int tw_oci_remove_content(struct tw_store *store, const char *sha256, struct twi
     return rc == TWIN_ENOENT ? 0 : twin_error_set(err, rc, "%s", why.message);
 }
 
-/* 2026-11-26T11:20:00Z as nanoseconds; 0 for what is no such time. */
-static int64_t time_of(const char *text)
-{
-    struct tm tm = {0};
-    const char *rest = text ? strptime(text, "%Y-%m-%dT%H:%M:%S", &tm) : NULL;
-    return rest ? (int64_t)timegm(&tm) * TW_SECOND_NS : 0;
-}
-
 /* Digests of contents, as the tags have them. */
 struct contents {
     char (*sha256)[65];
@@ -353,7 +346,7 @@ static int visit_content(struct tw_oci *s, const char *sha256,
     const json_t *layer = json_array_get(json_object_get(o, "layers"), 0);
     const json_int_t bytes = json_integer_value(json_object_get(layer, "size"));
     struct tw_store_piece p = {.name = sha256, .bytes = bytes > 0 ? (uint64_t)bytes : 0};
-    p.changed_ns = time_of(json_string_value(
+    p.changed_ns = tw_store_time(json_string_value(
         json_object_get(json_object_get(o, "annotations"), "org.opencontainers.image.created")));
     rc = visit(user, &p);
     json_decref(o);

@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PART_BYTES = 16 << 20, PARTS_MAX = 10000, LOCK_TRIES = 20 };
+enum { PART_BYTES = 16 << 20, PARTS_MAX = 10000, LOCK_TRIES = 20, LIST_PAGES = 20000 };
 /* A lock that is older was left by somebody who was killed; who works for longer renews his. */
 static const int64_t LOCK_HOLDS_NS = 6 * 3600 * INT64_C(1000000000);
 static const int64_t LOCK_RENEWED_NS = 3600 * INT64_C(1000000000);
@@ -344,14 +344,6 @@ static int s3_remove_content(struct tw_store *store, const char *sha256, struct 
 
 /* ---- listing */
 
-/* 2026-11-26T11:20:00.000Z as nanoseconds; 0 for what is no such time. */
-static int64_t time_of(const char *text)
-{
-    struct tm tm = {0};
-    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-    return rest ? (int64_t)timegm(&tm) * 1000000000 : 0;
-}
-
 /* The pieces of one page of a listing. prefix: of their keys, which is taken off. */
 static int visit_page(const char *page, const char *prefix,
                       int (*visit)(void *user, const struct tw_store_piece *p), void *user)
@@ -363,7 +355,7 @@ static int visit_page(const char *page, const char *prefix,
         at += strlen("<Contents>");
         if (!end || !tw_s3_tag(&inside, "Key", key, sizeof key) || inside > end)
             continue;
-        struct tw_store_piece p = {.name = key};
+        struct tw_store_piece p = {.name = key, .changed_ns = tw_store_time(NULL)};
         if (strncmp(key, prefix, strlen(prefix)) == 0)
             p.name = key + strlen(prefix);
         inside = at;
@@ -371,7 +363,7 @@ static int visit_page(const char *page, const char *prefix,
             p.bytes = strtoull(size, NULL, 10);
         inside = at;
         if (tw_s3_tag(&inside, "LastModified", when, sizeof when) && inside <= end)
-            p.changed_ns = time_of(when);
+            p.changed_ns = tw_store_time(when);
         rc = visit(user, &p);
     }
     return rc;
@@ -382,7 +374,8 @@ static int s3_list(struct tw_store *store, const char *folder,
                    struct twin_error *err)
 {
     struct bucket *s = (struct bucket *)store;
-    char token[1024] = "", more[16];
+    char token[1024] = "", before[sizeof token], more[16];
+    size_t pages = 0;
     int rc = 0;
     char *prefix = tw_printf("%s%s/", tw_s3_prefix(s->s3), folder);
     if (!prefix)
@@ -398,6 +391,7 @@ static int s3_list(struct tw_store *store, const char *folder,
         tw_http_encode(&query, prefix, false);
         struct tw_s3_call call = {.method = "GET", .query = query.data};
         struct twin_error why = TWIN_ERROR_INIT;
+        memcpy(before, token, sizeof before);
         *token = '\0';
         rc = query.failed ? tw_no_memory(&why, "listing %s", s->spec) : ask(s, &call, folder, &why);
         if (rc != 0)
@@ -409,6 +403,13 @@ static int s3_list(struct tw_store *store, const char *folder,
             if (!tw_s3_tag(&at, "NextContinuationToken", token, sizeof token) || !*token)
                 rc = twin_error_set(err, TWIN_EFORMAT, "%s: a listing that does not go on",
                                     s->spec);
+            else if (strcmp(token, before) == 0)
+                rc = twin_error_set(err, TWIN_EFORMAT, "%s: a page of a listing leads to itself",
+                                    s->spec);
+            else if (++pages >= LIST_PAGES)
+                rc = twin_error_set(err, TWIN_ELIMIT,
+                                    "%s: a listing of more than %d pages: expected an end", s->spec,
+                                    LIST_PAGES);
         }
         rc = rc ? rc : visit_page(call.answer, prefix, visit, user);
         tw_s3_call_free(&call);
@@ -443,7 +444,7 @@ static int s3_sweep(struct tw_store *store, int64_t older_ns, uint64_t *count,
         if (!tw_s3_tag(&inside, "UploadId", u.id, sizeof u.id))
             continue;
         inside = at;
-        if (!tw_s3_tag(&inside, "Initiated", when, sizeof when) || time_of(when) >= older_ns)
+        if (!tw_s3_tag(&inside, "Initiated", when, sizeof when) || tw_store_time(when) >= older_ns)
             continue;
         u.name = key + prefix;
         abort_parts(&u);
