@@ -327,10 +327,11 @@ static int write_order(const struct contained *c, struct twin_error *err)
     for (size_t i = 0; i < a->pip.count; i++)
         json_array_append_new(pip, json_string(a->pip.items[i]));
     json_t *o = json_pack(
-        "{s:o, s:s, s:s, s:s?, s:o, s:o, s:b}", "environment",
+        "{s:o, s:s, s:s, s:s?, s:o, s:o, s:b, s:b}", "environment",
         tw_container_wants_root(c->engine) ? json_incref(c->image.env) : json_null(), "image",
         *c->ran ? c->ran : c->named.id, "how", a->environment, "python", a->python, "data", data,
-        "pip", pip, "drop", c->engine == TW_CONTAINER_CHROOT);
+        "pip", pip, "drop", c->engine == TW_CONTAINER_CHROOT, "tied",
+        c->engine == TW_CONTAINER_CHROOT);
     char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     if (rc == 0)
         rc = text ? tw_write_file_atomic(path, text, strlen(text), err)
@@ -494,6 +495,23 @@ static void clear_away(const struct contained *c)
     tw_free(image);
 }
 
+/* What the job left is the caller's, and so is what a file of it with such a bit may do. */
+static void take_bits(const struct contained *c)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    uint64_t count = 0;
+    char shown[32];
+    int rc = tw_container_take_bits(c->into, &count, &err);
+    if (count)
+        tw_say("replay: the job left %s file%s in %s with bits for setuid or setgid: they were "
+               "taken away",
+               tw_human_count(count, shown), count == 1 ? "" : "s", c->into);
+    if (rc)
+        tw_say("replay: %s: there may be files with bits for setuid, which run with your rights: "
+               "look with find %s -perm /6000",
+               err.message, c->into);
+}
+
 static void free_contained(struct contained *c)
 {
     tw_image_close(&c->image);
@@ -552,6 +570,8 @@ int tw_replay_contained(const struct tw_replay_args *a, const char *dir, const c
     tw_progress_clear();
     rc = rc ? tw_trouble(&err, "replay: nothing was run") : start(&c, &lines, started);
     clear_away(&c);
+    if (lines.run)
+        take_bits(&c);
     tw_command_lines_free(&lines);
     tw_free(read_only);
     free_contained(&c);

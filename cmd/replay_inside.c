@@ -15,9 +15,11 @@
 #include "src/image/image.h"
 
 #include <linux/capability.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -85,6 +87,28 @@ static int drop_rights(struct twin_error *err)
     return 0;
 }
 
+/*
+ * Is twinrun still there, which started this container? Where the container asks for its end with
+ * twinrun's a moment after its start (chroot), twinrun holds the other end of a pipe. The job does
+ * not get it.
+ */
+static int check_tie(struct twin_error *err)
+{
+    struct stat st;
+    struct pollfd p = {.fd = TW_CONTAINER_TIE, .events = POLLIN};
+    const bool is_pipe = fstat(TW_CONTAINER_TIE, &st) == 0 && S_ISFIFO(st.st_mode);
+    const int said = is_pipe ? poll(&p, 1, 0) : -1;
+    if (is_pipe)
+        close(TW_CONTAINER_TIE);
+    if (said < 0)
+        return twin_error_set(err, TWIN_EINVAL,
+                              "expected a pipe of twinrun's at descriptor %d, found none: a "
+                              "container is started by `twinrun replay --container` alone",
+                              TW_CONTAINER_TIE);
+    return said ? twin_error_set(err, TWIN_EIO, "twinrun, which started this container, has ended")
+                : 0;
+}
+
 /* Says in FOLDER how it ended; run: NULL where none was started. */
 static int write_end(const char *folder, int code, const struct twin_run *run,
                      const struct twin_unpacked *u, struct twin_error *err)
@@ -150,7 +174,9 @@ int tw_replay_inside(const char *folder)
         code = tw_trouble(&err, "replay: no order in %s", folder);
     } else {
         set_variables(order, folder);
-        rc = json_is_true(json_object_get(order, "drop")) ? drop_rights(&err) : 0;
+        rc = json_is_true(json_object_get(order, "tied")) ? check_tie(&err) : 0;
+        if (rc == 0 && json_is_true(json_object_get(order, "drop")))
+            rc = drop_rights(&err);
         code = rc ? tw_trouble(&err, "replay: nothing was run")
                   : run_order(order, folder, copy, &u, &run);
         rc = write_end(folder, code < 0 ? 0 : code, run, &u, &err);

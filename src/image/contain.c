@@ -128,8 +128,18 @@ static void choose_variables(const char *const *keep, char *out[TW_CONTAINER_KEE
     out[n] = NULL;
 }
 
+/* The child's end of the pipe under its number; the other end is this process's parent's. */
+static bool tie(const int ends[2])
+{
+    if (ends[0] < 0)
+        return true;
+    close(ends[1]);
+    return ends[0] == TW_CONTAINER_TIE ? fcntl(ends[0], F_SETFD, 0) == 0
+                                       : dup2(ends[0], TW_CONTAINER_TIE) == TW_CONTAINER_TIE;
+}
+
 static _Noreturn void become(const struct tw_command_lines *l, bool quiet_output,
-                             const sigset_t *mask, pid_t parent)
+                             const sigset_t *mask, pid_t parent, const int ends[2])
 {
     char *chosen[TW_CONTAINER_KEEPS + 1];
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -138,7 +148,7 @@ static _Noreturn void become(const struct tw_command_lines *l, bool quiet_output
     setsid();
     if (l->keep)
         choose_variables(l->keep, chosen);
-    if (getppid() == parent && (!quiet_output || dup2(2, 1) == 1))
+    if (getppid() == parent && tie(ends) && (!quiet_output || dup2(2, 1) == 1))
         execvpe(l->run[0], l->run, l->keep ? chosen : environ);
     _exit(errno == ENOENT ? NOT_FOUND : 126);
 }
@@ -181,17 +191,28 @@ static void end_guard(pid_t pid, int to, const sigset_t *mask, struct tw_contain
     out->stays = WIFSIGNALED(status);
 }
 
+static void close_both(const int ends[2])
+{
+    for (size_t i = 0; i < 2; i++)
+        if (ends[i] >= 0)
+            close(ends[i]);
+}
+
 int tw_contain(const struct tw_command_lines *l, bool quiet_output, struct tw_contained_end *out,
                struct twin_error *err)
 {
     sigset_t mask, before;
     pid_t guarding;
-    int to;
+    int to, ends[2] = {-1, -1};
     *out = (struct tw_contained_end){0};
     int rc = run_before(l->before, err);
+    if (rc == 0 && l->tied && pipe2(ends, O_CLOEXEC) != 0)
+        rc = twin_error_system(err, "cannot make a pipe");
     rc = rc ? rc : start_guard(l, &guarding, &to, err);
-    if (rc)
+    if (rc) {
+        close_both(ends);
         return rc;
+    }
     sigemptyset(&mask);
     const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
@@ -200,11 +221,12 @@ int tw_contain(const struct tw_command_lines *l, bool quiet_output, struct tw_co
     const pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0)
-        become(l, quiet_output, &before, parent);
+        become(l, quiet_output, &before, parent, ends);
     if (pid < 0)
         rc = twin_error_system(err, "cannot start a process");
     else
         out->status = wait_for(pid, l->deaf, &mask, &out->interrupted);
+    close_both(ends);
     end_guard(guarding, to, &mask, out);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return rc;

@@ -385,12 +385,14 @@ int tw_container_lines(const struct tw_contained *c, struct tw_command_lines *ou
     case TW_CONTAINER_CHROOT: chroot_run(&run, c); break;
     case TW_CONTAINERS: break;
     }
-    /* unshare blocks the signal while it waits for what it started */
+    /* unshare blocks the signal while it waits for what it started; and what it started asks for
+     * its own end with unshare's after it was forked: who is killed before leaves it behind */
     *out = (struct tw_command_lines){.before = before.word,
                                      .run = run.word,
                                      .end = end.word,
                                      .keep = keeps(c->engine),
                                      .end_s = END_S,
+                                     .tied = c->engine == TW_CONTAINER_CHROOT,
                                      .deaf = c->engine == TW_CONTAINER_CHROOT};
     if (!before.failed && !run.failed && !end.failed && run.word)
         return 0;

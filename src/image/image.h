@@ -10,6 +10,7 @@
  *     root.c     one layer after the other becomes a folder; nothing of it leads out of that folder
  *     engine.c   what is typed for docker, podman, apptainer, bubblewrap and chroot
  *     contain.c  starts such a command, and leaves nothing of it running
+ *     bits.c     what the job left behind, without bits for setuid
  *     reach.c    what the job in a container can read, where root starts it
  *     carry.c    twinrun's own program, libraries and agents, as a folder for another root
  *     skopeo.c   images that lie elsewhere: a registry, an archive of docker
@@ -179,9 +180,11 @@ struct tw_command_lines {
      * all, which nothing inside can read. Not owned. */
     const char *const *keep;
     unsigned end_s; /* seconds that `end` may take */
-    bool deaf;      /* `run` does nothing at SIGTERM: it is killed, and the container with it */
+    /* `run` gets the end of a pipe as TW_CONTAINER_TIE, which hangs up when this process ends */
+    bool tied;
+    bool deaf; /* `run` does nothing at SIGTERM: it is killed, and the container with it */
 };
-enum { TW_CONTAINER_KEEPS = 8 };
+enum { TW_CONTAINER_KEEPS = 8, TW_CONTAINER_TIE = 3 };
 /* TWIN_EUNSUPPORTED: what this engine cannot do (hand on GPUs, a path with a comma); TWIN_ENOMEM */
 int tw_container_lines(const struct tw_contained *c, struct tw_command_lines *out,
                        struct twin_error *err);
@@ -201,6 +204,12 @@ struct tw_contained_end {
  */
 int tw_contain(const struct tw_command_lines *l, bool quiet_output, struct tw_contained_end *out,
                struct twin_error *err);
+
+/* ---- bits.c */
+/* Takes the bits for setuid and setgid from all regular files below the folder, when nothing of the
+ * container goes on any more. *count: files that had one. TWIN_EIO and others: one could not be
+ * looked at, the first of them; all others were. */
+int tw_container_take_bits(const char *folder, uint64_t *count, struct twin_error *err);
 
 /* ---- reach.c */
 /*

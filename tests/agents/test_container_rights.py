@@ -6,12 +6,15 @@ harm may bring any command. Real containers, of bubblewrap and, as root, of chro
 import json
 import os
 import shutil
+import signal
 import subprocess
 
 import pytest
 
+from conftest import clean_environment
 from image_helper import Layout, entry, tar
-from test_container import ENGINES, can_contain, made, system_layer, with_command  # noqa: F401
+from test_container import ENGINES, can_contain, made, system_layer  # noqa: F401
+from test_container import wait_until, with_command
 
 pytestmark = pytest.mark.usefixtures("can_contain")
 
@@ -129,3 +132,84 @@ def test_data_that_root_cannot_read_without_roots_rights(
         path.chmod(mode)
     r = twinrun(*words, "--into", str(tmp_path / "into"))
     assert r.rc == 0 and json.loads(r.out)["outcome"] == "same", r.out + r.err
+
+
+# What a job may leave behind; the folder it is in is hard to look into.
+LEAVE = """
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static int leave(const char *name, mode_t mode)
+{
+    int fd = open(name, O_CREAT | O_WRONLY, 0600);
+    return fd >= 0 && fchmod(fd, mode) == 0 && close(fd) == 0;
+}
+int main(int n, char **to)
+{
+    return !(n == 3 && chdir(to[1]) == 0 && mkdir("a", 0755) == 0 && mkdir("a/b", 0755) == 0 &&
+             symlink(to[2], "a/link") == 0 && leave("a/b/su", 04755) && leave("a/sg", 02755) &&
+             leave("plain", 0644) && leave("a/both", 06711) && chmod("a", 0311) == 0);
+}
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_the_job_leaves_runs_with_nobodys_rights(  # noqa: F811
+    build, twinrun, made, tmp_path, engine  # noqa: F811
+):  # fmt: skip
+    """But for what lies elsewhere, and is not the job's."""
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"x")
+    outside.chmod(0o4755)
+    (tmp_path / "leave.c").write_text(LEAVE)
+    subprocess.run(["cc", "-o", tmp_path / "leave", tmp_path / "leave.c"], check=True)
+    program = tar([entry("usr/bin/leave", (tmp_path / "leave").read_bytes(), 0o755)])
+    Layout(tmp_path / "image", [system_layer(build), program], env=["PATH=/usr/bin"])
+    into = tmp_path / "into"
+    script = f"TO={into}; leave $TO {outside} && echo done >$TO/said"
+    package = with_command(made, tmp_path / "p", "sh", "-c", script)
+    words = ["replay", str(package), "--container", engine, "--image", f"oci:{tmp_path}/image"]
+    r = twinrun(*words, "--into", str(into))
+    assert (into / "said").exists(), r.out + r.err
+    modes = lambda: {p: (into / p).lstat().st_mode & 0o7777 for p in LEFT}  # noqa: E731
+    if os.geteuid() == 0:
+        assert f"3 files in {into} with bits for setuid or setgid: they were taken away" in r.err
+        assert modes() == LEFT
+    else:
+        assert f"find {into} -perm /6000" in r.err
+    assert outside.stat().st_mode & 0o7777 == 0o4755
+
+
+LEFT = {"a/b/su": 0o755, "a/sg": 0o755, "a/both": 0o711, "plain": 0o644}
+
+# In place of unshare: twinrun is killed, and then the container starts all the same, as one does
+# that was forked, and had not yet asked for its end with twinrun's.
+LATE = """#!/bin/sh
+case "$*" in *replay-inside*) ;; *) exec {unshare} "$@" ;; esac
+(
+    kill -9 $PPID
+    while kill -0 $PPID 2>/dev/null; do sleep 0.05; done
+    {unshare} "$@" >{said} 2>&1
+    echo $? >{code}.new && mv {code}.new {code}
+) &
+wait
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root only")
+def test_a_container_that_is_left_alone_starts_nothing(build, made, tmp_path, home):  # noqa: F811
+    places = {name: tmp_path / name for name in ("said", "code")}
+    (tmp_path / "bin").mkdir()
+    stand_in = tmp_path / "bin" / "unshare"
+    stand_in.write_text(LATE.format(unshare=shutil.which("unshare"), **places))
+    stand_in.chmod(0o755)
+    into = tmp_path / "into"
+    package = with_command(made, tmp_path / "p", "sh", "-c", f"echo ran >{into}/said")
+    env = {"TWINRUN_HOME": str(home), "PATH": f"{stand_in.parent}:{os.environ['PATH']}"}
+    words = ["replay", str(package), "--container", "chroot", "--into", str(into)]
+    r = subprocess.run([str(build / "cmd" / "twinrun"), *words], env=clean_environment(env))
+    assert r.returncode == -signal.SIGKILL
+    wait_until(places["code"].exists)
+    assert "twinrun, which started this container, has ended" in places["said"].read_text()
+    assert places["code"].read_text() == "2\n" and not (into / "said").exists()
+    assert not list(into.glob("runs/*"))
