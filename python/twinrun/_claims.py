@@ -9,9 +9,12 @@ from collections import Counter
 
 from . import _said
 from ._numbers import Numbers
+from ._held import STATE_OF_RANKS
 from ._parts_of_ranks import put_together
 from ._recorded import (
+    GRADIENT,
     INIT,
+    MOMENT,
     OPTIMIZER,
     STATE,
     WEIGHT,
@@ -97,10 +100,10 @@ class Claims(Numbers, Shown):
         return self.renamed[id(steps)][1]
 
     def put_together(self, claim, x, y):
-        """The same two, with wholes of the weights that are cut over ranks, where the claim says
-        that these were compared.
+        """The same two as they are compared between other numbers of ranks: wholes of what is cut over
+        ranks, and what stands for all ranks.
         """
-        if "parts-of-ranks" not in claim.get("rules", ()):
+        if "only-weights" not in claim.get("rules", ()):
             return x, y
         key = (x.trace.name, y.trace.name, tuple(claim["runs"]))
         if key not in self.wholes:
@@ -112,7 +115,7 @@ class Claims(Numbers, Shown):
         """The steps of a trace in which wholes were compared; None: its records were."""
         for c in self.claims:
             mine = c.get("claim") == "same-range" and c.get("runs") == claim["runs"]
-            if mine and c["traces"][side] == name and "parts-of-ranks" in c.get("rules", ()):
+            if mine and c["traces"][side] == name and "only-weights" in c.get("rules", ()):
                 return self.pair(c)[side]
         return None
 
@@ -148,6 +151,8 @@ class Claims(Numbers, Shown):
             return "all records, in whatever steps: %d and %d" % (x.info.records, y.info.records)
         if "threads-cut" in rules.words:
             need(same_beginnings(x, y), "what the threads recorded differs")
+        if "only-weights" in rules.words and not x.faults and not y.faults:
+            self.says_what_was_compared(claim, x, y, first, steps, shift, rules)
         self.ends_where_they_differ(claim, x, y, first + steps, shift, rules)
         hole = None
         for s in range(first, first + steps):
@@ -165,6 +170,28 @@ class Claims(Numbers, Shown):
                     say(d),
                 )
         return "%d step%s from %d" % (steps, "" if steps == 1 else "s", first)
+
+    @staticmethod
+    def says_what_was_compared(claim, x, y, first, steps, shift, rules):
+        """Between other numbers of ranks: were gradients, and optimizer state, compared in one of
+        these steps, or in the one that differs?
+        """
+        last = first + steps + (steps > 0 or first < min(x.info.steps, y.info.steps - shift))
+        if claim.get("tail") is not True:
+            last = min(last, x.info.steps, y.info.steps - shift)
+        for word, kind in (("with-gradients", GRADIENT), ("with-moments", MOMENT)):
+            compared = any(
+                {
+                    r.key
+                    for r in x.rows.get(s, ())
+                    if r.key[:2] in STATE_OF_RANKS and r.key[1] == kind
+                }
+                & {r.key for r in y.rows.get(s + shift, ())}
+                for s in range(first, last)
+            )
+            said = word in rules.words
+            need(compared or not said, "%s: none was compared", word)
+            need(said or not compared, "%s: some were compared, and it does not say so", word)
 
     def ends_where_they_differ(self, claim, x, y, end, shift, rules):
         """No step that is equal, too, is left out, unless the user asked for so many."""

@@ -10,7 +10,9 @@ import math
 import re
 
 from ._recorded import (
+    GRADIENT,
     INIT,
+    MOMENT,
     OPTIMIZER,
     STATE,
     WEIGHT,
@@ -29,6 +31,14 @@ from ._shown import attempts_of, how_it_ended
 from ._tolerance import LIMITS
 from .trace import KINDS, PHASES, UNORDERED
 
+WITH = {"with-gradients", "with-moments"}
+# how a sentence names what was compared between other numbers of ranks
+STATE_COMPARED = {
+    "weights": set(),
+    "weights and gradients": {"with-gradients"},
+    "weights and optimizer state": {"with-moments"},
+    "weights, gradients and optimizer state": WITH,
+}
 LOCAL, VALUE = KINDS.index("gradient (local)"), KINDS.index("value")
 FORMS = []
 
@@ -116,12 +126,66 @@ class Notes:
         most = max((s.info.steps for s in filter(None, map(run.readable, run.traces()))), default=0)
         need(int(steps) == most, "%d steps were recorded", most)
 
-    @form(r"run (\d+) has (\d+) ranks?, run (\d+) (\d+): only rank 0's weights can be compared")
-    def worlds(self, j, n, k, m):
+    @form(
+        r"run (\d+) has (\d+) ranks?, run (\d+) (\d+): only rank 0's (weights[a-z ,]*?)"
+        r"(?:, and those that the ranks hold parts of,)? can be compared"
+    )
+    def worlds(self, j, n, k, m, what):
         for run, size in ((j, n), (k, m)):
             traces = [self.run_named(run).steps(name) for name in self.run_named(run).traces()]
             most = max((s.info.world for s in traces), default=0)
             need(int(size) == most, "run %s has %d ranks", run, most)
+        self.state_compared([int(j), int(k)], what)
+
+    @form(
+        r"the ranks of run (\d+) and run (\d+) hold other parts of weights: only rank 0's "
+        r"(weights[a-z ,]*?)(?:, and those that the ranks hold parts of,)? can be compared"
+    )
+    def other_parts(self, j, k, what):
+        self.state_compared([int(j), int(k)], what)
+
+    def state_compared(self, runs, what):
+        """Does a sentence name what was compared between two runs of other numbers of ranks? The
+        claims say that with their rules, each of which is held against the recordings.
+        """
+        need(what in STATE_COMPARED, "nobody knows %s", what)
+        words = [Rules(c).words & WITH for c in self.ranges({"runs": runs})]
+        words = [w for w in words if w] or [set()]
+        need(STATE_COMPARED[what] == words[0], "it was other records that were compared")
+
+    @form(
+        r"between .* ranks (weights[a-z ,]*?)(?: alone)? are compared, after each step and by their "
+        r"whole content, .*; (gradients, )?(optimizer state, )?batches and losses are not"
+    )
+    def between_numbers(self, what, gradients, moments):
+        ranks = self.verdict.get("ranks") or [0] * len(self.runs)
+        across = [i for i in range(2, len(self.runs) + 1) if ranks[i - 1] != ranks[0]]
+        found = [
+            set().union(*(Rules(c).words & WITH for c in self.ranges({"runs": [1, i]})))
+            for i in across
+        ]
+        every = set.intersection(*found) if found else set()
+        need(STATE_COMPARED.get(what) == every, "of all of these it was other records")
+        need((gradients is None) == ("with-gradients" in every), "gradients are among them, or not")
+        need((moments is None) == ("with-moments" in every), "its state is among them, or not")
+
+    @form(
+        r"(gradients|optimizer state) of run (\d+)(?: and run (\d+))?, such as (.*), "
+        r"(?:were|was) not compared: (.*?)"
+    )
+    def not_held(self, what, j, k, name, why):
+        """Of tensors that do not stand for all ranks of their run."""
+        kind = GRADIENT if what == "gradients" else MOMENT
+        wanted = {int(n) for n in (j, k) if n}
+        for c in self.claims:
+            runs = c.get("runs") if c.get("claim") == "same-range" else None
+            if "only-weights" not in c.get("rules", ()) or not runs or not wanted <= set(runs):
+                continue
+            pair = self.pair(c)
+            told = [pair[runs.index(n)].held.names_of(kind, why) for n in wanted]
+            if all(told) and any(name in names for names in told):
+                return
+        raise Refuted("that is not so of %s" % name)
 
     @form(
         r"ranks are compared by their places in the mesh that both runs declare, .*, and named by "

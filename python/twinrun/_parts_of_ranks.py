@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights that are cut over ranks, for twinrun.recheck: the parts of all ranks of a run make records
+"""Tensors that are cut over ranks, for twinrun.recheck: the parts of all ranks of a run make records
 of wholes, by a sum of its own, where they are proven to be that.
 """
 
 import math
-import re
 from collections import defaultdict
 
-from ._recorded import INIT, OPTIMIZER, WEIGHT, Steps
+from ._held import (
+    NO_PLACE,
+    NOT_ADDING,
+    STATE_OF_RANKS,
+    Held,
+    in_any_phase,
+    in_one_phase,
+    is_part,
+    tensor_at,
+)
+from ._recorded import WEIGHT, Steps
 from .trace import NOT_COMPOSABLE, OFFSET, PART, UNOBSERVED
 
 MASK = (1 << 64) - 1
 BLOCK = 16  # bytes that are digested together
 EDGE = (0, BLOCK)  # type and shape of the record of an edge: bytes
 WIDTHS = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)  # bytes of an element, by type
-PIECE = re.compile(r"\[[0-9]+:[0-9]+\]$")
-UPDATED = {(INIT, WEIGHT), (OPTIMIZER, WEIGHT)}
-
-
-def is_part(row):
-    return bool(row.flags & OFFSET) and not row.flags & PART
 
 
 def _numbers(text):
@@ -185,7 +188,8 @@ def whole_of(parts):
 
 
 class Whole(Steps):
-    """The steps of one process, with wholes in the place of its parts.
+    """The steps of one process, with wholes in the place of its parts. Of gradients and optimizer state
+    what does not stand for all ranks is listed in `left_out`.
 
     ranks: {key: the ranks that hold parts of it}.
     """
@@ -197,28 +201,37 @@ class Whole(Steps):
         others = [run.steps(name) for name in run.traces()]
         others = [s for s in others if s.info.role == role and s.info.steps > 0]
         noted = [places(s) for s in others]
+        self.held = Held(steps, run, others)
         self.rows, self.left_out = {}, defaultdict(set)
         own = places(steps)
         for step, rows in steps.rows.items():
             held = defaultdict(list)
             for s, where in zip(others, noted):
-                mine = [r for r in s.rows.get(step, ()) if r.key[:2] in UPDATED]
+                mine = [r for r in s.rows.get(step, ()) if r.key[:2] in STATE_OF_RANKS]
                 at = {(r.key, r.occurrence): r for r in mine}
                 for r in mine:
                     place = where.get(r.key)
                     named = place[4] if place not in (None, EDGE) else ()
                     edges = [at.get((key, r.occurrence)) for key in named]
                     held[r.key, r.occurrence].append((r, place, edges))
-                    self.ranks[r.key].add(s.info.rank)
-            whole = (r for r in rows if not is_edge(r, own.get(r.key)))
-            self.rows[step] = [self._row(step, r, held) for r in whole]
+                    if is_part(r):
+                        self.ranks[r.key].add(s.info.rank)
+            out, here = self.held.left_out(step)
+            self.left_out[step] |= out
+            for (key, _), parts in held.items():  # of which rank 0 has none
+                mine = any(r.key == key for r in rows)
+                if not mine and any(is_part(r) for r, _, _ in parts):
+                    self.left_out[step] |= in_any_phase(key)
+            rows = [r for r in rows if not is_edge(r, own.get(r.key)) and r.key not in here]
+            self.rows[step] = [self._row(step, r, held) for r in rows]
 
     def _row(self, step, row, held):
-        if row.key[:2] not in UPDATED or not is_part(row):
+        if row.key[:2] not in STATE_OF_RANKS or not is_part(row):
             return row
         found = whole_of(held[row.key, row.occurrence])
         if found is None:
-            self.left_out[step].add((row.key, row.occurrence))
+            self.left_out[step] |= in_any_phase(row.key)
+            self._say_why(row, held[row.key, row.occurrence])
             return row
         shape, digest = found
         return row._replace(
@@ -229,22 +242,26 @@ class Whole(Steps):
             sketch=None,
         )
 
+    def _say_why(self, row, parts):
+        """What cannot be added up because the agent could not make it so is named, where it is no
+        weight: else it is a reason against "same".
+        """
+        said = [p for _, p, _ in parts if p not in (None, EDGE)]
+        if row.key[1] != WEIGHT and not said:
+            self.held.say(row, NO_PLACE)
+        elif row.key[1] != WEIGHT and not all(p[3] for p in said):
+            self.held.say(row, NOT_ADDING)
+
     def complete(self, step):
         return self.original.complete(step)
-
-
-def _tensor(row):
-    """The key of the tensor that a record is of, also where it is a part by turns."""
-    base = PIECE.sub("", row.key[2]) if row.flags & PART else row.key[2]
-    return row.key[:2] + (base,) + row.key[3:]
 
 
 def _pieces(rows):
     """{(key of the tensor, occurrence): its rows} of records of large tensors in parts by turns."""
     found = defaultdict(list)
     for r in rows:
-        if r.key[:2] in UPDATED and _tensor(r) != r.key:
-            found[_tensor(r), r.occurrence].append(r)
+        if r.key[:2] in STATE_OF_RANKS and tensor_at(r) != r.key:
+            found[tensor_at(r), r.occurrence].append(r)
     return found
 
 
@@ -303,15 +320,20 @@ def join(rows, others):
 
 
 def put_together(x, run_x, y, run_y, shift):
-    """Both sides of a comparison of weights, without those that one of them has not whole."""
+    """Both sides of a comparison of other numbers of ranks, without what one of them has not whole,
+    or not on all ranks.
+    """
     x, y = Whole(x, run_x), Whole(y, run_y)
     for step in x.rows:
         other = step + shift
+        if other not in y.rows:
+            continue
         out = x.left_out[step] | y.left_out[other]
         for side, at in ((x, step), (y, other)):
-            if out and at in side.rows:
-                side.rows[at] = [r for r in side.rows[at] if (_tensor(r), r.occurrence) not in out]
-        if step in x.rows and other in y.rows:
-            x.rows[step], y.rows[other] = join(x.rows[step], y.rows[other])
-            y.rows[other], x.rows[step] = join(y.rows[other], x.rows[step])
+            side.rows[at] = [r for r in side.rows[at] if tensor_at(r) not in out]
+        out = in_one_phase(x.held, y.held, x.rows[step], y.rows[other])
+        for side, at in ((x, step), (y, other)):
+            side.rows[at] = [r for r in side.rows[at] if r.key not in out]
+        x.rows[step], y.rows[other] = join(x.rows[step], y.rows[other])
+        y.rows[other], x.rows[step] = join(y.rows[other], x.rows[step])
     return x, y

@@ -30,6 +30,7 @@ TRACE_MAX = 1 << 30  # bytes of a trace
 STREAM_MAX = 256 << 20  # bytes of a printed stream
 WORLD_MAX = 4 << 20  # bytes of what a process said of its surroundings
 STATE, WEIGHT, ORDER = KINDS.index("state"), KINDS.index("weight"), KINDS.index("order")
+MOMENT, GRADIENT = KINDS.index("moment"), KINDS.index("gradient")
 INIT, OPTIMIZER, RNG = map(PHASES.index, ("init", "optimizer", "rng"))
 WRITTEN = PHASES.index("forward"), PHASES.index("backward")  # phases of weights that a line wrote
 # what one of two arms may do in between: evaluate, save, look
@@ -428,6 +429,8 @@ WORDS = {
     "set-generators",
     "insertions",
     "only-weights",
+    "with-gradients",
+    "with-moments",
     "parts-of-ranks",
     "ranks-by-role",
     "steps-of-threads",
@@ -485,6 +488,13 @@ class Rules:
         of_step = [p for low, high, p in self.numbers if low <= d.a.step <= high]
         return any(fnmatch.fnmatchcase(n, p) for n in names_of(d.a) for p in of_step)
 
+    def between_worlds(self, phase, kind):
+        """Is it what is compared between other numbers of ranks?"""
+        if kind == WEIGHT:
+            return phase == OPTIMIZER
+        word = {MOMENT: "with-moments", GRADIENT: "with-gradients"}.get(kind)
+        return word in self.words
+
     def allows(self, d, x, y, step_a, step_b):
         phase, kind, name = (d.a or d.b).key[:3]
         names = names_of(d.a or d.b)
@@ -497,7 +507,7 @@ class Rules:
         if "parts-in-turns" in self.words and d.type in ("only-a", "only-b"):
             if part_elsewhere(d, x, y, step_a, step_b):
                 return True
-        if "only-weights" in self.words and (phase, kind) != (OPTIMIZER, WEIGHT):
+        if "only-weights" in self.words and not self.between_worlds(phase, kind):
             return True
         if "insertions" in self.words:
             may_be = (kind in INSERTABLE and phase != INIT) or (kind == WEIGHT and phase in WRITTEN)

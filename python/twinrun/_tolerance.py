@@ -178,7 +178,8 @@ class Tolerances:
             )
             names = ["idle-generators", "set-generators", "order-of-parameters"]
             if "only-weights" in Rules(compared[0]).words:
-                names.append("only-weights")
+                words = {"only-weights", "with-gradients", "with-moments"}
+                names += sorted(words & Rules(compared[0]).words)
                 x, y = self.pair(compared[0])  # wholes in place of parts
             left_out = Rules({"rules": names + [{"ignore": p} for p in patterns]})
             first, last = number(claim, "first"), number(claim, "last")

@@ -87,11 +87,16 @@ void tw_ranks_as_asked(struct tw_cmp *c, const struct tw_side *side, size_t n)
     if (between == 0 || !are_as_asked(c, side, n))
         return;
     say_numbers(&numbers, c->o, n);
+    /* what was compared in each of these pairs of runs */
+    const bool gradients = c->worlds > 0 && c->worlds_gradients == c->worlds;
+    const bool moments = c->worlds > 0 && c->worlds_moments == c->worlds;
     tw_cmp_note(c,
-                "between %s ranks weights alone are compared, after each step and by their whole "
-                "content, %s; gradients, optimizer state, batches and losses are not",
-                numbers.data ? numbers.data : "several",
-                c->tolerance ? "and the tolerance applies to them" : "bit for bit");
+                "between %s ranks %s%s are compared, after each step and by their whole content, "
+                "%s; %s%sbatches and losses are not",
+                numbers.data ? numbers.data : "several", twin_state_compared(gradients, moments),
+                gradients || moments ? "" : " alone",
+                c->tolerance ? "and the tolerance applies to them" : "bit for bit",
+                gradients ? "" : "gradients, ", moments ? "" : "optimizer state, ");
     if (between + 1 < n)
         tw_cmp_note(c,
                     "runs with the same number of ranks are compared record by record, bit for "

@@ -125,6 +125,10 @@ json_t *tw_claim_rules(const struct tw_cmp *c, const struct tw_scan *s)
         tw_claim_append(&list, json_string("insertions"));
     if (s->weights_only)
         tw_claim_append(&list, json_string("only-weights"));
+    if (s->gradients)
+        tw_claim_append(&list, json_string("with-gradients"));
+    if (s->moments)
+        tw_claim_append(&list, json_string("with-moments"));
     if (s->pair->b->as)
         tw_claim_append(&list, json_string("ranks-by-role"));
     if (s->added_up)

@@ -129,10 +129,15 @@ struct twin_range {
     /* the other run's own count of `first`, and of its steps */
     uint64_t first_b, of_b;
     uint64_t records, of_records; /* of run 1's process: compared, and recorded */
-    /* other numbers of ranks: of each step its updated weights */
-    bool weights_only;
+    /* other numbers of ranks: of each step its updated weights, and where known to stand for all
+     * ranks its gradients and optimizer state */
+    bool weights_only, gradients, moments;
     bool whole; /* every step and record of both was compared */
 };
+
+/* "weights", "weights, gradients and optimizer state": what was compared between other numbers of
+ * ranks. */
+const char *twin_state_compared(bool gradients, bool moments);
 
 /* What is known of one rank's first difference, beside those of the others. */
 enum twin_rank_place {

@@ -50,8 +50,13 @@ struct tw_cmp {
     struct tw_filters *filters;    /* lines that are left out; NULL: none */
     size_t run_a, run_b;           /* the same as numbers from 0 */
     bool weights_alone;            /* tw_weights_alone() of the two */
-    bool failed_a, failed_b;       /* did these two fail? */
-    bool states_given;             /* generators of the second were set by us, not by the job */
+    /* of those pairs of runs: how many, and how many in which these were compared, too */
+    size_t worlds, worlds_gradients, worlds_moments;
+    /* what of the two runs at hand was not compared then, for tw_not_held_told() */
+    struct tw_not_held *not_held;
+    size_t not_held_count, not_held_room;
+    bool failed_a, failed_b; /* did these two fail? */
+    bool states_given;       /* generators of the second were set by us, not by the job */
     struct tw_claims claims;
     struct tw_clock *clock; /* the clock experiment; NULL: none was made */
     const char *zoom[2];    /* while a zoom pair is judged: the names of its folders */
@@ -167,6 +172,10 @@ struct tw_side {
     char *by_number;
     char **seat; /* what their `seat` points to, by rank */
     size_t seats;
+    /* what its ranks are to hold alike, read by tw_side_replicas() */
+    struct tw_replica *replica;
+    size_t replicas;
+    bool replicas_read;
 };
 
 struct tw_pair {
@@ -419,6 +428,8 @@ struct tw_scan {
     int64_t shift;     /* b's step = a's step + shift */
     bool found;        /* a significant difference */
     bool weights_only; /* arms of different world size: of a step its updated weights */
+    /* with weights_only: of these some were compared, too */
+    bool gradients, moments;
     /* with weights_only: whose ranks' parts were put together; NULL: parts were left out */
     const struct tw_side *side_a, *side_b;
     /* tokens of tensors that one run had in parts by turns, the other as a whole (turns.c) */
@@ -640,7 +651,7 @@ int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, const struct tw_s
                     struct twin_error *err);
 /*
  * What differs in one step that tw_weights_only() compares, for a tolerance. The caller frees the
- * views and *d where 0 is returned. *left_out: large weights that could not be compared.
+ * views and *d where 0 is returned. *left_out: large tensors that could not be compared.
  */
 int tw_weights_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *a,
                     struct tw_view *b, struct tw_stepdiff *d, size_t *left_out,
@@ -649,8 +660,16 @@ int tw_weights_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, st
  * Then no hash of a step covers what was dropped of it: says so, which is a reason against "same".
  */
 void tw_say_lost_weights(struct tw_cmp *c, const struct tw_view *v, uint32_t step);
-/* For tw_view_filter(): what of a step is compared then. */
+/* ---- held.c: gradients and optimizer state between other numbers of ranks */
+/* For tw_view_filter(): the weights of a step that are compared then. */
 bool tw_is_updated_weight(const struct tw_view *v, const struct tw_rec *r, void *user);
+/* The same, with the gradients that the optimizer read, and its state. */
+bool tw_is_training_state(const struct tw_view *v, const struct tw_rec *r, void *user);
+
+/* Notes which gradients and optimizer state of the two runs were not compared, and why. */
+void tw_not_held_told(struct tw_cmp *c);
+/* Reads what the ranks of a side are to hold alike (replicas.h), once. */
+void tw_side_replicas(struct tw_cmp *c, struct tw_side *side);
 
 /* ---- shards.c: tensors that are cut over ranks */
 /* Is it a rank's part of a tensor? */
@@ -661,13 +680,6 @@ bool tw_side_has_shards(const struct tw_side *side); /* does one of its processe
 bool tw_cut_otherwise(struct tw_proc *p, struct tw_proc *q);
 /* Are the parts that p recorded added to those of this process of rank 0? */
 bool tw_adds_to(const struct tw_proc *p, const struct tw_proc *zero);
-/*
- * Makes records of wholes of the parts in rank 0's view of a step, with the records of all ranks of
- * its side. The tokens of those that are not known to be whole are added to *failed (malloc'ed, the
- * caller frees it); each has given a reason. Returns 0 or an error.
- */
-int tw_shards_whole(struct tw_cmp *c, const struct tw_side *side, struct tw_view *zero,
-                    uint32_t step, uint64_t **failed, size_t *failures, struct twin_error *err);
 /*
  * For a finding of records that were put together: notes which ranks hold the elements that differ,
  * or that this is not known, and sets the finding's rank and its number of elements.

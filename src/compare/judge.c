@@ -65,7 +65,7 @@ static void take_weights(struct judge *g, uint32_t step, const struct tw_view *v
     if (left_out > 0)
         tw_judged_unknown(g->c, g->j,
                           tw_cmp_text(g->c,
-                                      "step %u has large weights of which one run recorded some "
+                                      "step %u has large tensors of which one run recorded some "
                                       "parts only",
                                       step));
     if (tail || va->count == 0)

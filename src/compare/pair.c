@@ -129,7 +129,8 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
     /* what the job's own callbacks made of a result is no reduction's doing (distributed.py) */
     if (f && strstr(f->name, ", behind callbacks"))
         return;
-    if (!f || world < 2 || tw_is_written(f->phase, f->kind) || tw_is_mpi(f->phase, f->name) ||
+    if (!f || world < 2 || best->weights_only || tw_is_written(f->phase, f->kind) ||
+        tw_is_mpi(f->phase, f->name) ||
         (f->kind != TWIN_KIND_GRADIENT && f->phase != TWIN_PHASE_COLLECTIVE))
         return;
     for (size_t i = 0; i < scans->n; i++)
@@ -390,9 +391,34 @@ static void take_orders(struct tw_cmp *c, struct scans *scans, struct tw_pair_re
     }
 }
 
+/* Says what was compared of arms with other numbers of ranks, or other parts. */
+static void say_worlds(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                       const struct scans *scans)
+{
+    const bool cut = tw_side_has_shards(a) || tw_side_has_shards(b);
+    bool gradients = false, moments = false;
+    for (size_t i = 0; i < scans->n; i++) {
+        gradients |= scans->s[i].gradients;
+        moments |= scans->s[i].moments;
+    }
+    c->worlds++;
+    c->worlds_gradients += gradients;
+    c->worlds_moments += moments;
+    const char *what = twin_state_compared(gradients, moments);
+    const char *parts = cut ? ", and those that the ranks hold parts of," : "";
+    if (other_world(a, b))
+        tw_cmp_note(c, "%s has %d rank%s, %s %d: only rank 0's %s%s can be compared", c->label_a,
+                    a->world, tw_plural_s(a->world), c->label_b, b->world, what, parts);
+    else
+        tw_cmp_note(c,
+                    "the ranks of %s and %s hold other parts of weights: only rank 0's %s%s can be "
+                    "compared",
+                    c->label_a, c->label_b, what, parts);
+}
+
 /*
  * Scans every pair of processes into scans, which the caller frees. Arms with other numbers of
- * ranks divide the data otherwise: only the weights of rank 0 are compared then.
+ * ranks divide the data otherwise: of these worlds.c compares rank 0's weights, and more.
  */
 static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, struct tw_pair *pairs,
                     size_t n, struct scans *scans, struct twin_error *err)
@@ -403,16 +429,10 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
     const bool alone = tw_weights_alone(c, a, b);
     if (!alone && b->by_number)
         tw_cmp_note(c, "ranks are compared by their numbers: %s", b->by_number);
-    const bool cut = alone && (tw_side_has_shards(a) || tw_side_has_shards(b));
-    static const char whole[] = "rank 0's weights";
-    static const char parts[] = "rank 0's weights, and those that the ranks hold parts of,";
-    if (alone && other_world(a, b))
-        tw_cmp_note(c, "%s has %d rank%s, %s %d: only %s can be compared", c->label_a, a->world,
-                    tw_plural_s(a->world), c->label_b, b->world, cut ? parts : whole);
-    else if (alone)
-        tw_cmp_note(c,
-                    "the ranks of %s and %s hold other parts of weights: only %s can be compared",
-                    c->label_a, c->label_b, parts);
+    if (alone) {
+        tw_side_replicas(c, a);
+        tw_side_replicas(c, b);
+    }
     for (size_t i = 0; i < n; i++) {
         if (alone && (pairs[i].a->rank != 0 || pairs[i].auxiliary))
             continue;
@@ -424,6 +444,8 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
             return rc;
         pairs[i].recut = s->recut;
     }
+    if (alone)
+        say_worlds(c, a, b, scans);
     return 0;
 }
 
@@ -576,6 +598,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     name_seats(c, a, &r->origins);
     name_seats(c, a, &r->benign);
 out:
+    tw_not_held_told(c);
     tw_frontier_free(&frontier);
     scans_free(&scans);
     tw_free(pairs);

@@ -9,7 +9,7 @@
  * be read, and what processes say that they could not see, is added to the reasons against "same"
  * here.
  */
-#include "internal.h"
+#include "replicas.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -178,6 +178,7 @@ void tw_side_close(struct tw_side *side)
     if (side->facts)
         tw_facts_free(side->facts);
     tw_free(side->facts);
+    tw_replicas_free(side->replica, side->replicas);
     *side = (struct tw_side){0};
 }
 

@@ -102,14 +102,16 @@ static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label
  * Says what is known to be equal when nothing of the step itself is: everything before it. "" for
  * step 0; NULL: no memory. The caller frees it.
  */
-static char *steps_before(struct tw_cmp *c, uint32_t step, bool weights_only)
+static char *steps_before(struct tw_cmp *c, uint32_t step, const struct tw_scan *s)
 {
-    const char *what = weights_only ? "the weights" : "all that was recorded";
+    const char *article = s->weights_only ? "the " : "";
+    const char *what = s->weights_only ? twin_state_compared(s->gradients, s->moments)
+                                       : "all that was recorded";
     if (step == 0)
         return tw_cmp_copy(c, "");
     if (step == 1)
-        return tw_cmp_text(c, "%s of step 0", what);
-    return tw_cmp_text(c, "%s of steps 0 to %u", what, step - 1);
+        return tw_cmp_text(c, "%s%s of step 0", article, what);
+    return tw_cmp_text(c, "%s%s of steps 0 to %u", article, what, step - 1);
 }
 
 /*
@@ -219,7 +221,7 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         tw_finding_set(c, &out->equal_before, tw_buf_steal(&text));
     } else {
         /* and what these steps handed on, by name */
-        char *before = steps_before(c, step, out->weights_only);
+        char *before = steps_before(c, step, out);
         char *all;
         if (done && before)
             all = tw_cmp_text(c, "%s of step %u, and %s", text.data ? text.data : "", step, before);
@@ -369,7 +371,8 @@ static void take_shared(struct tw_cmp *c, uint32_t step, const struct tw_view *a
         shared.records++;
         if (r->kind == TWIN_KIND_VALUE)
             shared.values |= (uint16_t)(1u << r->phase);
-        if (r->kind != TWIN_KIND_HYPER)
+        /* between other numbers of ranks gradients and optimizer state do not stand for weights */
+        if (out->weights_only ? r->kind == TWIN_KIND_WEIGHT : r->kind != TWIN_KIND_HYPER)
             shared.phases |= (uint16_t)(1u << r->phase);
     }
     if (tw_cmp_room(c, &out->shared, out->shares, &out->share_room, sizeof shared))
@@ -465,7 +468,7 @@ static bool blame_insertion(struct tw_cmp *c, const struct tw_view *a, const str
         out->step = f->step_a;
         out->cls = tw_cause_class((uint8_t)f->phase, (uint8_t)f->kind);
         tw_findings_take(c, &out->origins, tw_finding_copy(c, f));
-        tw_finding_set(c, &out->equal_before, steps_before(c, f->step_a, out->weights_only));
+        tw_finding_set(c, &out->equal_before, steps_before(c, f->step_a, out));
         return true;
     }
     return false;
@@ -518,7 +521,7 @@ static void take_hash_only(struct tw_cmp *c, uint32_t step, uint64_t dropped, st
     out->found = true;
     out->step = step;
     out->cls = tw_cause_class((uint8_t)phase, 0);
-    tw_finding_set(c, &out->equal_before, steps_before(c, step, out->weights_only));
+    tw_finding_set(c, &out->equal_before, steps_before(c, step, out));
 }
 
 /*

@@ -27,25 +27,6 @@ struct part {
     unsigned cuts;
 };
 
-/* ---- which records */
-
-bool tw_is_updated_weight(const struct tw_view *v, const struct tw_rec *r, void *user)
-{
-    (void)v;
-    (void)user;
-    return r->kind == TWIN_KIND_WEIGHT &&
-           (r->phase == TWIN_PHASE_OPTIMIZER || r->phase == TWIN_PHASE_INIT);
-}
-
-void tw_say_lost_weights(struct tw_cmp *c, const struct tw_view *v, uint32_t step)
-{
-    if (v->dropped)
-        tw_cmp_unseen(c,
-                      "run %zu: %llu records of step %u of rank %d have no details: weights may be "
-                      "among them",
-                      v->proc->run + 1, (unsigned long long)v->dropped, step, v->proc->rank);
-}
-
 /* ---- a part */
 
 bool tw_is_shard(const struct tw_rec *r)
@@ -101,43 +82,41 @@ static const char *fault_of(const struct part *x)
 
 /* ---- the whole */
 
-/* The records of all ranks of one run, for one step, each rank's in the order of by_token(). */
-struct ranks {
-    struct tw_cmp *c;
-    const struct tw_side *side;
-    struct tw_view *view;
-    size_t n;
-    uint32_t step;
-};
-
-static void ranks_free(struct ranks *k)
-{
-    for (size_t i = 0; i < k->n; i++)
-        tw_view_free(&k->view[i]);
-    tw_free(k->view);
-    *k = (struct ranks){0};
-}
-
 /* The text is the same for each step, so that it is said once. */
-static void say_not_whole(const struct ranks *k, const char *name, const char *why)
+static void say_not_whole(const struct tw_ranks *k, const struct tw_view *v, const struct tw_rec *r,
+                          const char *why)
 {
-    tw_cmp_unseen(k->c, "run %zu: %.200s, which is cut over ranks: %s", k->side->index + 1, name,
-                  why);
+    tw_cmp_unseen(k->c, "run %zu: %s%.200s, which is cut over ranks: %s", k->side->index + 1,
+                  tw_state_word(r->kind), tw_rec_name(v, r), why);
 }
 
-/* Order of records: by token, then by occurrence. */
-static int by_token(const void *x, const void *y)
+/* Does no rank say where its part of r lies? Of a gradient that is a term of a sum (Partial) none
+ * can. */
+static bool nobody_says_where(const struct tw_ranks *k, const struct tw_rec *r)
 {
-    const struct tw_rec *a = x, *b = y;
-    if (a->token != b->token)
-        return a->token < b->token ? -1 : 1;
-    return a->occurrence < b->occurrence ? -1 : a->occurrence > b->occurrence;
+    for (size_t i = 0; i < k->n; i++) {
+        const struct tw_rec *x = tw_ranks_counterpart(&k->view[i], r);
+        struct tw_box box;
+        if (x && tw_box_of(k->view[i].proc, x->series, &box))
+            return false;
+    }
+    return true;
 }
 
-/* The record of v, one of struct ranks, that has r's key and occurrence; NULL: it has none. */
-static const struct tw_rec *counterpart(const struct tw_view *v, const struct tw_rec *r)
+/*
+ * What cannot be added up because the agent could not make it so, and says it: for a weight that is
+ * a reason against "same"; gradients and optimizer state are named as not compared.
+ */
+static bool is_not_offered(const struct tw_ranks *k, const struct tw_view *v,
+                           const struct tw_rec *r, const struct part *x)
 {
-    return v->count ? bsearch(r, v->rec, v->count, sizeof *r, by_token) : NULL;
+    const bool no_place = nobody_says_where(k, r);
+    if (r->kind == TWIN_KIND_WEIGHT || !(no_place || (x->box.ndim > 0 && !x->box.adds)))
+        return false;
+    tw_say_not_held(k->c, k->side, v, r,
+                    no_place ? "no rank says where its part lies"
+                             : "digests of its parts do not add up");
+    return true;
 }
 
 /* Are these the bytes of this cut, and zero around them? */
@@ -161,7 +140,7 @@ static const char *find_edges(const struct tw_view *v, struct part *x)
     for (unsigned i = 0; i < x->cuts; i++) {
         const struct tw_rec wanted = {.token = tw_proc_key(x->proc, x->box.edge[i]),
                                       .occurrence = x->rec->occurrence};
-        const struct tw_rec *r = counterpart(v, &wanted);
+        const struct tw_rec *r = tw_ranks_counterpart(v, &wanted);
         if (!r || !tw_is_shard(r) || !tw_is_edge(x->proc, r) || r->flags & TWIN_REC_UNOBSERVED)
             return "begins or ends within 16 bytes, where digests do not add up";
         if (r->global_offset != x->cut[i].block * 16 || !is_within(r->digest, &x->cut[i]))
@@ -172,13 +151,13 @@ static const char *find_edges(const struct tw_view *v, struct part *x)
 }
 
 /* Fills part[0 .. *n) with what each rank holds of r's tensor. False: a reason was given. */
-static bool collect(const struct ranks *k, const char *name, const struct tw_rec *r,
+static bool collect(const struct tw_ranks *k, const struct tw_view *v, const struct tw_rec *r,
                     struct part *part, size_t *n)
 {
     *n = 0;
     for (size_t i = 0; i < k->n; i++) {
         struct part *x = &part[*n];
-        *x = (struct part){.rec = counterpart(&k->view[i], r), .proc = k->view[i].proc};
+        *x = (struct part){.rec = tw_ranks_counterpart(&k->view[i], r), .proc = k->view[i].proc};
         char why[160];
         const char *fault = NULL;
         if (!x->rec)
@@ -197,7 +176,8 @@ static bool collect(const struct ranks *k, const char *name, const struct tw_rec
             fault = "has a part of another tensor";
         if (fault) {
             snprintf(why, sizeof why, "rank %d's part %s", x->proc->rank, fault);
-            say_not_whole(k, name, why);
+            if (!is_not_offered(k, v, r, x))
+                say_not_whole(k, v, r, why);
             return false;
         }
         ++*n;
@@ -272,7 +252,8 @@ static bool alike(const struct part *x, const struct part *y)
 
 /* Marks parts that another rank holds, too. False: they are not the whole, and a reason was given.
  */
-static bool are_whole(const struct ranks *k, const char *name, struct part *part, size_t n)
+static bool are_whole(const struct tw_ranks *k, const struct tw_view *v, const struct tw_rec *r,
+                      struct part *part, size_t n)
 {
     char why[160];
     uint64_t seen = 0;
@@ -286,7 +267,7 @@ static bool are_whole(const struct ranks *k, const char *name, struct part *part
             if (x->again ? !alike(x, y) : !tw_box_disjoint(&x->box, &y->box)) {
                 snprintf(why, sizeof why, "ranks %d and %d hold %s", y->proc->rank, x->proc->rank,
                          x->again ? "other values of the same part" : "parts that overlap");
-                say_not_whole(k, name, why);
+                say_not_whole(k, v, r, why);
                 return false;
             }
         }
@@ -297,7 +278,7 @@ static bool are_whole(const struct ranks *k, const char *name, struct part *part
     snprintf(why, sizeof why, "the parts that were recorded have %llu of its %llu elements",
              (unsigned long long)seen,
              (unsigned long long)(n ? tw_box_elements(&part[0].box, part[0].box.whole) : 0));
-    say_not_whole(k, name, why);
+    say_not_whole(k, v, r, why);
     return false;
 }
 
@@ -318,7 +299,7 @@ static void make_whole(struct tw_rec *r, const struct part *first, struct twin_d
 }
 
 /* Says of the parts that rank 0 has none of that they were compared with nothing. */
-static void say_alone(const struct ranks *k, const struct tw_proc *zero)
+static void say_alone(const struct tw_ranks *k, const struct tw_proc *zero, struct tw_left_out *l)
 {
     const struct tw_view *own = NULL;
     for (size_t i = 0; i < k->n; i++)
@@ -327,71 +308,32 @@ static void say_alone(const struct ranks *k, const struct tw_proc *zero)
     for (size_t i = 0; own && i < k->n; i++)
         for (size_t j = 0; j < k->view[i].count; j++) {
             const struct tw_rec *r = &k->view[i].rec[j];
-            if (tw_is_shard(r) && !tw_is_edge(k->view[i].proc, r) && !counterpart(own, r))
-                say_not_whole(k, tw_rec_name(&k->view[i], r), "rank 0 has no part of it");
+            if (tw_is_shard(r) && !tw_is_edge(k->view[i].proc, r) &&
+                !tw_ranks_counterpart(own, r)) {
+                say_not_whole(k, &k->view[i], r, "rank 0 has no part of it");
+                tw_leave_out_tensor(k->c, l, &k->view[i], r);
+            }
         }
 }
 
-bool tw_adds_to(const struct tw_proc *p, const struct tw_proc *zero)
+int tw_shards_whole(const struct tw_ranks *k, struct tw_view *zero, struct tw_left_out *l,
+                    struct twin_error *err)
 {
-    return p->info->steps > 0 && p->ordinal == zero->ordinal && !tw_proc_is_loader(p) &&
-           strcmp(tw_proc_role(p), tw_proc_role(zero)) == 0;
-}
-
-/* Loads what all ranks recorded of this step. */
-static int load(struct ranks *k, const struct tw_proc *zero, struct twin_error *err)
-{
-    k->view = tw_calloc(k->side->count, sizeof *k->view);
-    if (!k->view)
-        return tw_no_memory(err, "adding up the parts of a tensor");
-    for (size_t i = 0; i < k->side->count; i++) {
-        struct tw_proc *p = &k->side->proc[i];
-        if (!tw_adds_to(p, zero))
-            continue;
-        int rc = tw_view_load(k->c, p, k->step, k->step, &k->view[k->n], err);
-        twin_trace_rest(p->trace); /* there may be more ranks than a process may have open files */
-        if (rc != 0)
-            return rc;
-        struct tw_view *v = &k->view[k->n++];
-        tw_say_lost_weights(k->c, v, k->step);
-        tw_view_filter(v, tw_is_updated_weight, NULL);
-        if (v->count)
-            qsort(v->rec, v->count, sizeof *v->rec, by_token);
-    }
-    return 0;
-}
-
-int tw_shards_whole(struct tw_cmp *c, const struct tw_side *side, struct tw_view *zero,
-                    uint32_t step, uint64_t **failed, size_t *failures, struct twin_error *err)
-{
-    struct ranks k = {.c = c, .side = side, .step = step};
-    struct part *part = NULL;
-    struct edge *room = NULL;
-    int rc = load(&k, zero->proc, err);
-    if (rc == 0 && (!(part = tw_calloc(side->count, sizeof *part)) ||
-                    !(room = tw_calloc(2 * side->count, sizeof *room))))
-        rc = tw_no_memory(err, "adding up the parts of a tensor");
+    struct part *part = tw_calloc(k->side->count, sizeof *part);
+    struct edge *room = tw_calloc(2 * k->side->count, sizeof *room);
+    int rc = part && room ? 0 : tw_no_memory(err, "adding up the parts of a tensor");
     if (rc == 0)
-        say_alone(&k, zero->proc);
+        say_alone(k, zero->proc, l);
     for (size_t i = 0; rc == 0 && i < zero->count; i++) {
         struct tw_rec *r = &zero->rec[i];
-        const char *name = tw_rec_name(zero, r);
         size_t n;
         if (!tw_is_shard(r) || tw_is_edge(zero->proc, r))
             continue;
-        if (collect(&k, name, r, part, &n) && are_whole(&k, name, part, n)) {
+        if (collect(k, zero, r, part, &n) && are_whole(k, zero, r, part, n))
             make_whole(r, &part[0], sum_of(part, n, room));
-            continue;
-        }
-        uint64_t *grown = tw_reallocarray(*failed, *failures + 1, sizeof *grown);
-        if (!grown) {
-            rc = tw_no_memory(err, "adding up the parts of a tensor");
-            break;
-        }
-        *failed = grown;
-        grown[(*failures)++] = r->token;
+        else
+            tw_leave_out_tensor(k->c, l, zero, r);
     }
-    ranks_free(&k);
     tw_free(part);
     tw_free(room);
     return rc;
@@ -413,11 +355,11 @@ static int by_place(const void *x, const void *y)
  * One side's parts of a tensor in the order of their places; of a run that holds it whole there are
  * none. False: they do not lie one behind the other.
  */
-static bool in_order(struct ranks *k, const struct tw_view *zero, const struct tw_rec *r,
+static bool in_order(struct tw_ranks *k, const struct tw_view *zero, const struct tw_rec *r,
                      struct part *part, size_t *n)
 {
     *n = 0;
-    if (!collect(k, tw_rec_name(zero, r), r, part, n))
+    if (!collect(k, zero, r, part, n))
         return false;
     size_t kept = 0;
     for (size_t i = 0; i < *n; i++) {
@@ -463,8 +405,9 @@ static void say_ranks(struct tw_buf *text, const struct tw_side *side, const str
  * Walks both sides' parts from one common edge to the next, and names those stretches whose sums
  * differ. Returns a's rank that holds the first of them; -1: none.
  */
-static int32_t name_stretches(struct ranks *ka, const struct part *a, size_t na, struct ranks *kb,
-                              const struct part *b, size_t nb, const char *name, struct edge *room)
+static int32_t name_stretches(struct tw_ranks *ka, const struct part *a, size_t na,
+                              struct tw_ranks *kb, const struct part *b, size_t nb,
+                              const char *name, struct edge *room)
 {
     int32_t first = -1;
     size_t i = 0, j = 0, said = 0;
@@ -527,8 +470,8 @@ void tw_shards_name(struct tw_cmp *c, const struct tw_side *sa, const struct tw_
     const struct tw_rec *ra = named(a, f), *rb = named(b, f);
     const bool of_a = was_put_together(a, ra, &f->elements);
     const bool of_b = was_put_together(b, rb, &f->elements);
-    struct ranks ka = {.c = c, .side = sa, .step = f->step_a};
-    struct ranks kb = {.c = c, .side = sb, .step = f->step_b};
+    struct tw_ranks ka = {.c = c, .side = sa, .step = f->step_a};
+    struct tw_ranks kb = {.c = c, .side = sb, .step = f->step_b};
     struct part *x = NULL, *y = NULL;
     struct edge *room = NULL;
     int32_t first = -1;
@@ -540,8 +483,9 @@ void tw_shards_name(struct tw_cmp *c, const struct tw_side *sa, const struct tw_
         y = tw_calloc(sb->count, sizeof *y);
         room = tw_calloc(2 * (sa->count + sb->count), sizeof *room);
         c->oom |= !x || !y || !room;
-        if (x && y && room && load(&ka, a->proc, NULL) == 0 && load(&kb, b->proc, NULL) == 0 &&
-            in_order(&ka, a, ra, x, &na) && in_order(&kb, b, rb, y, &nb))
+        if (x && y && room && tw_ranks_load(&ka, a->proc, NULL) == 0 &&
+            tw_ranks_load(&kb, b->proc, NULL) == 0 && in_order(&ka, a, ra, x, &na) &&
+            in_order(&kb, b, rb, y, &nb))
             first = name_stretches(&ka, x, na, &kb, y, nb, f->name, room);
     }
     if (first >= 0)
@@ -551,8 +495,8 @@ void tw_shards_name(struct tw_cmp *c, const struct tw_side *sa, const struct tw_
                     "%.200s was compared as a whole, put together from the parts of several ranks: "
                     "which rank's part differs is not known",
                     f->name);
-    ranks_free(&ka);
-    ranks_free(&kb);
+    tw_ranks_free(&ka);
+    tw_ranks_free(&kb);
     tw_free(x);
     tw_free(y);
     tw_free(room);

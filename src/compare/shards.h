@@ -33,4 +33,57 @@ unsigned tw_box_cuts(const struct tw_box *b, size_t width, struct tw_cut out[2])
 bool tw_box_same(const struct tw_box *x, const struct tw_box *y);
 bool tw_box_disjoint(const struct tw_box *x, const struct tw_box *y);
 
+/* ---- held.c: what all ranks of a run recorded of one step, of what is compared between worlds */
+struct tw_ranks {
+    struct tw_cmp *c;
+    const struct tw_side *side;
+    struct tw_view *view; /* each in an order of its own, for tw_ranks_counterpart() */
+    size_t n;
+    uint32_t step;
+};
+/* Of the processes whose parts are added to those of `zero`, a process of rank 0. */
+int tw_ranks_load(struct tw_ranks *k, const struct tw_proc *zero, struct twin_error *err);
+void tw_ranks_free(struct tw_ranks *k);
+/* The record of v, a view of struct tw_ranks, with r's key and occurrence; NULL: it has none. */
+const struct tw_rec *tw_ranks_counterpart(const struct tw_view *v, const struct tw_rec *r);
+
+/* Tensors that are not compared in a step, by tw_tensor_token(). */
+struct tw_left_out {
+    uint64_t *token;
+    size_t n, room;
+};
+/* For tw_view_filter(): what is not left out. Sort the list first. */
+bool tw_is_kept(const struct tw_view *v, const struct tw_rec *r, void *left_out);
+/* Leaves out a tensor; a gradient in whichever phase the other run recorded what its optimizer
+ * read.
+ */
+void tw_leave_out_tensor(struct tw_cmp *c, struct tw_left_out *l, const struct tw_view *v,
+                         const struct tw_rec *r);
+void tw_left_out_sort(struct tw_left_out *l);
+/* "gradient ", "optimizer state " in front of a name; weights have their name alone. */
+const char *tw_state_word(uint8_t kind);
+/* Keeps for tw_not_held_told() that a gradient or some optimizer state of this run was not
+ * compared. `why` must live as long as the program. */
+void tw_say_not_held(struct tw_cmp *c, const struct tw_side *side, const struct tw_view *v,
+                     const struct tw_rec *r, const char *why);
+
+/*
+ * shards.c: makes records of wholes of the parts in rank 0's view of a step, with the records of
+ * all ranks of its side. Those that are not known to be whole are left out; each has given a
+ * reason, or a note where the recording does not say enough. Returns 0 or an error.
+ */
+int tw_shards_whole(const struct tw_ranks *k, struct tw_view *zero, struct tw_left_out *l,
+                    struct twin_error *err);
+/*
+ * held.c: leaves out the gradients and the optimizer state that rank 0 holds whole, and for which
+ * it is not known that all ranks of its run hold the same. tail: the records behind the last step.
+ * here: what is left out of this side alone, gradients that were written to later in the step.
+ */
+void tw_held_alike(const struct tw_ranks *k, const struct tw_view *zero, bool tail,
+                   struct tw_left_out *l, struct tw_left_out *here);
+/* Leaves out gradients that something wrote to behind the backward pass in one of the runs alone.
+ */
+void tw_held_in_one_phase(struct tw_cmp *c, const struct tw_side *sa, const struct tw_view *a,
+                          const struct tw_side *sb, const struct tw_view *b, struct tw_left_out *l);
+
 #endif

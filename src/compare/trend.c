@@ -226,6 +226,8 @@ static void count_differing(struct tw_cmp *c, const struct tw_scan *s, const str
         else
             v->steps_differing += step_differs(s, a, b, i, (size_t)j);
     }
+    /* the hash of the backward phase has more than the gradients that were compared */
+    v->steps_differing_exact &= !s->gradients;
     if (v->steps_differing == 0)
         v->steps_differing = 1; /* the unfinished last step has no hash */
 }

@@ -226,12 +226,12 @@ void tw_turns_say(struct tw_cmp *c, const struct tw_scan *s, uint64_t steps, siz
     if (steps == 0)
         return;
     tw_cmp_note(c,
-                "large weights that one run records in parts by turns, and the other cuts over "
+                "large tensors that one run records in parts by turns, and the other cuts over "
                 "ranks, were not compared at %llu of %llu steps, where it has some parts only",
                 (unsigned long long)steps, (unsigned long long)s->steps_compared);
     if (at_end && !s->found)
         tw_cmp_unseen(c,
-                      "the end of %zu large weight%s, of which one run recorded some parts only in "
+                      "the end of %zu large tensor%s, of which one run recorded some parts only in "
                       "the last compared step, and which the other cuts over ranks",
                       at_end, tw_plural_s(at_end));
 }

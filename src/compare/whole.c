@@ -122,13 +122,13 @@ struct book {
 };
 
 /*
- * Only what the optimizer left counts: weights and its own state, which is not compared between
- * other numbers of ranks.
+ * Only what the optimizer left counts: weights and its own state, where that was compared.
  */
 static bool series_counts(const struct tw_scan *scan, const struct twin_series *s)
 {
     return s->phase == TWIN_PHASE_OPTIMIZER &&
-           (s->kind == TWIN_KIND_WEIGHT || (s->kind == TWIN_KIND_MOMENT && !scan->weights_only));
+           (s->kind == TWIN_KIND_WEIGHT ||
+            (s->kind == TWIN_KIND_MOMENT && (!scan->weights_only || scan->moments)));
 }
 
 /* One number for a part in a step of a, the same for both processes. */

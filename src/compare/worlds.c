@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arms whose numbers of ranks differ, or whose ranks hold other parts of weights: of them weights
- * alone can be compared, step by step, those of rank 0 for all. pair.c compares the two rank 0
- * here; range.c asks whether the other ranks hold what rank 0 holds. Weights that are cut over
- * ranks are put together before (shards.c, turns.c).
+ * Arms whose numbers of ranks differ, or whose ranks hold other parts of weights: of them weights,
+ * gradients behind the reduction and optimizer state can be compared, step by step, those of rank 0
+ * for all. pair.c compares the two rank 0 here; whether the other ranks hold what rank 0 holds is
+ * asked by range.c of weights, by held.c of the rest. Tensors that are cut over ranks are put
+ * together before (shards.c, turns.c).
  */
-#include "internal.h"
+#include "shards.h"
 
 bool tw_weights_alone(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
 {
@@ -20,23 +21,6 @@ bool tw_weights_alone(const struct tw_cmp *c, const struct tw_side *a, const str
                 return true;
         }
     return false;
-}
-
-/* Tokens of tensors that are not compared. */
-struct left_out {
-    uint64_t *token;
-    size_t n;
-};
-
-/* For tw_view_filter(): without what is left out. */
-static bool is_compared(const struct tw_view *v, const struct tw_rec *r, void *user)
-{
-    const struct left_out *l = user;
-    const uint64_t token = l->n ? tw_tensor_token(v, r) : 0;
-    for (size_t i = 0; i < l->n; i++)
-        if (l->token[i] == token)
-            return false;
-    return true;
 }
 
 /* For tw_view_filter(): what this process holds whole. */
@@ -54,62 +38,98 @@ static bool holds_parts(const struct tw_view *v)
     return false;
 }
 
-/*
- * Replaces rank 0's parts of tensors in its views of one step by the wholes of the two sides, and
- * leaves out those that one side does not have whole. Without sides all parts are left out.
- */
-static int put_together(struct tw_cmp *c, const struct tw_side *sa, const struct tw_side *sb,
-                        struct tw_view *a, uint32_t step_a, struct tw_view *b, uint32_t step_b,
-                        struct twin_error *err)
+static void keep_only(struct tw_view *v, struct tw_left_out *l)
 {
-    struct left_out l = {0};
-    int rc = 0;
-    if (sa && sb) {
-        rc = tw_shards_whole(c, sa, a, step_a, &l.token, &l.n, err);
-        if (rc == 0)
-            rc = tw_shards_whole(c, sb, b, step_b, &l.token, &l.n, err);
-        tw_view_filter(a, is_compared, &l);
-        tw_view_filter(b, is_compared, &l);
-    }
-    tw_view_filter(a, is_whole, NULL);
-    tw_view_filter(b, is_whole, NULL);
-    tw_free(l.token);
-    return rc;
+    tw_left_out_sort(l);
+    tw_view_filter(v, tw_is_kept, l);
 }
 
 /*
- * Loads the weights of one step of both, wholes in place of parts. *shards: some were parts. tail:
- * that is what came after the last step, and a side may have recorded nothing there.
+ * Leaves of rank 0's views of one step what stands for all ranks of its side: the wholes in the
+ * place of its parts, and what every rank holds alike. What one side does not have so is left out
+ * of both.
  */
-static int load_weights(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *sa,
-                        const struct tw_side *sb, uint32_t step_a, uint32_t step_b, bool tail,
-                        struct tw_view *a, struct tw_view *b, struct tw_scan *out, bool *shards,
-                        size_t *by_turns, struct twin_error *err)
+static int stand_for_all(struct tw_cmp *c, const struct tw_side *sa, const struct tw_side *sb,
+                         struct tw_view *a, uint32_t step_a, struct tw_view *b, uint32_t step_b,
+                         bool tail, struct twin_error *err)
 {
+    struct tw_ranks ka = {.c = c, .side = sa, .step = step_a};
+    struct tw_ranks kb = {.c = c, .side = sb, .step = step_b};
+    struct tw_left_out l = {0}, of_a = {0}, of_b = {0}; /* of both, of one side alone */
+    int rc = tw_ranks_load(&ka, a->proc, err);
+    if (rc == 0)
+        rc = tw_ranks_load(&kb, b->proc, err);
+    if (rc == 0) {
+        tw_held_alike(&ka, a, tail, &l, &of_a);
+        tw_held_alike(&kb, b, tail, &l, &of_b);
+        keep_only(a, &of_a);
+        keep_only(b, &of_b);
+        rc = tw_shards_whole(&ka, a, &l, err);
+    }
+    if (rc == 0)
+        rc = tw_shards_whole(&kb, b, &l, err);
+    keep_only(a, &l);
+    keep_only(b, &l);
+    if (rc == 0)
+        tw_held_in_one_phase(c, sa, a, sb, b, &l);
+    keep_only(a, &l);
+    keep_only(b, &l);
+    if (rc == 0 && c->oom)
+        rc = tw_no_memory(err, "comparing the ranks of two runs");
+    tw_ranks_free(&ka);
+    tw_ranks_free(&kb);
+    tw_free(l.token);
+    tw_free(of_a.token);
+    tw_free(of_b.token);
+    return rc;
+}
+
+/* Has b a record of the same tensor as one of a's of this kind? */
+static bool both_have(const struct tw_view *a, const struct tw_view *b, enum twin_kind kind)
+{
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t k = 0; a->rec[i].kind == kind && k < b->count; k++)
+            if (a->rec[i].token == b->rec[k].token)
+                return true;
+    return false;
+}
+
+/*
+ * Loads what is compared of one step of both, wholes in place of parts. Without sides that is the
+ * weights that rank 0 holds whole. *shards: some were parts. tail: that is what came after the last
+ * step, and a side may have recorded nothing there.
+ */
+static int load_state(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side *sa,
+                      const struct tw_side *sb, uint32_t step_a, uint32_t step_b, bool tail,
+                      struct tw_view *a, struct tw_view *b, struct tw_scan *out, bool *shards,
+                      size_t *by_turns, struct twin_error *err)
+{
+    const bool all = sa && sb;
     int rc = tw_view_load(c, p->a, step_a, step_a, a, err);
     if (rc == 0)
         rc = tw_view_load(c, p->b, step_b, step_b, b, err);
-    tw_view_filter(a, tw_is_updated_weight, NULL);
-    tw_view_filter(b, tw_is_updated_weight, NULL);
+    tw_view_filter(a, all ? tw_is_training_state : tw_is_updated_weight, NULL);
+    tw_view_filter(b, all ? tw_is_training_state : tw_is_updated_weight, NULL);
     if (tail)
         out->tail_seen = out->tail_compared = a->count > 0 && b->count > 0;
     if (rc != 0 || (tail && !out->tail_seen))
         return rc;
-    if (sa && sb) {
-        tw_say_lost_weights(c, a, step_a);
-        tw_say_lost_weights(c, b, step_b);
-    }
     /* also where nothing says which */
     *shards = out->added_up || holds_parts(a) || holds_parts(b);
-    if (*shards)
-        rc = put_together(c, sa, sb, a, step_a, b, step_b, err);
+    if (all)
+        rc = stand_for_all(c, sa, sb, a, step_a, b, step_b, tail, err);
+    tw_view_filter(a, is_whole, NULL);
+    tw_view_filter(b, is_whole, NULL);
     if (rc == 0 && *shards)
         rc = tw_turns_join(c, a, b, out, by_turns, err);
+    out->gradients |= both_have(a, b, TWIN_KIND_GRADIENT);
+    out->moments |= both_have(a, b, TWIN_KIND_MOMENT);
     return rc;
 }
 
 /*
- * What was computed from, batches and gradients, was not compared: so nothing is an origin here.
+ * Batches and activations are other ones in each number of ranks, and were not compared: so nothing
+ * is an origin here.
  */
 static void leave_open(struct tw_cmp *c, struct twin_finding *f)
 {
@@ -118,7 +138,9 @@ static void leave_open(struct tw_cmp *c, struct twin_finding *f)
     if (entered)
         tw_finding_between(
             c, f, tw_cmp_text(c, "the weights as step %u left them", f->step_a - 1),
-            tw_cmp_text(c, "weight %.120s of step %u", f->name ? f->name : "", f->step_a));
+            tw_cmp_text(c, "%s%.120s of step %u",
+                        f->kind == TWIN_KIND_WEIGHT ? "weight " : tw_state_word((uint8_t)f->kind),
+                        f->name ? f->name : "", f->step_a));
 }
 
 /*
@@ -133,7 +155,7 @@ static int compare_weights(struct tw_cmp *c, const struct tw_pair *p, const stru
     struct tw_view a = {0}, b = {0};
     bool shards = false;
     *by_turns = 0;
-    int rc = load_weights(c, p, sa, sb, s, step_b, tail, &a, &b, out, &shards, by_turns, err);
+    int rc = load_state(c, p, sa, sb, s, step_b, tail, &a, &b, out, &shards, by_turns, err);
     if (rc != 0 || (tail && !out->tail_seen))
         goto out;
     out->undecided += a.dropped + b.dropped > 0;
@@ -161,8 +183,8 @@ int tw_weights_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, st
     *left_out = 0;
     *a = *b = (struct tw_view){0};
     *d = (struct tw_stepdiff){0};
-    int rc = load_weights(c, s->pair, s->side_a, s->side_b, step, (uint32_t)(step + s->shift), tail,
-                          a, b, &own, &shards, left_out, err);
+    int rc = load_state(c, s->pair, s->side_a, s->side_b, step, (uint32_t)(step + s->shift), tail,
+                        a, b, &own, &shards, left_out, err);
     tw_scan_free(&own);
     if (rc == 0 && tail && (!a->count || !b->count))
         a->count = b->count = 0; /* what one alone recorded at its end was compared with nothing */

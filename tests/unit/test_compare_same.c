@@ -473,8 +473,8 @@ static void another_model_behind(void **state)
 
 /* ---- arms with other numbers of ranks */
 
-/* own: every rank has weights of its own, as with shards */
-static struct synth *data_parallel(int32_t world, bool own, bool weights)
+/* own: every rank has weights of its own, as with shards. others: each world has other moments */
+static struct synth *data_parallel(int32_t world, bool own, bool weights, bool others)
 {
     struct synth *s = synth_new("parallel");
     for (int32_t r = 0; r < world; r++) {
@@ -485,7 +485,7 @@ static struct synth *data_parallel(int32_t world, bool own, bool weights)
                 put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w",
                           (float)step + (own ? (float)r : 0));
             put_value(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "m",
-                      (float)(step + (uint32_t)world));
+                      (float)(step + (others ? (uint32_t)world : 0)));
             twin_writer_step_end(w);
         }
     }
@@ -495,17 +495,23 @@ static struct synth *data_parallel(int32_t world, bool own, bool weights)
 static void other_world(void **state)
 {
     (void)state;
-    struct twin_verdict *v = judge(data_parallel(2, false, true), data_parallel(3, false, true),
-                                   &arms);
+    struct twin_verdict *v = judge(data_parallel(2, false, true, false),
+                                   data_parallel(3, false, true, false), &arms);
     expect_outcome(v, TWIN_SAME);
     assert_true(v->ranges[0].weights_only);
     assert_false(v->ranges[0].whole);
-    assert_int_equal(v->records_compared, 3); /* one weight at each step */
+    assert_true(v->ranges[0].moments);
+    assert_int_equal(v->records_compared, 6); /* at each step a weight and its moment */
     twin_verdict_free(v);
-    expect_unseen(judge(data_parallel(2, true, true), data_parallel(3, true, true), &arms),
-                  "rank 1 does not hold rank 0's weights");
-    expect_unseen(judge(data_parallel(2, false, false), data_parallel(3, false, false), &arms),
-                  "weights, gradients or outputs: at no step");
+    v = judge(data_parallel(2, false, true, true), data_parallel(3, false, true, true), &arms);
+    expect_place(v, 0, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "m");
+    twin_verdict_free(v);
+    expect_unseen(
+        judge(data_parallel(2, true, true, false), data_parallel(3, true, true, false), &arms),
+        "rank 1 does not hold rank 0's weights");
+    expect_unseen(
+        judge(data_parallel(2, false, false, false), data_parallel(3, false, false, false), &arms),
+        "weights, gradients or outputs: at no step");
 }
 
 /* ---- a run held against the other, and against a baseline made of the other */

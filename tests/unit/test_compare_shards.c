@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weights that are cut over ranks, compared between runs of other numbers of ranks. Each mutant of
+ * Tensors that are cut over ranks, compared between runs of other numbers of ranks. Each mutant of
  * a sharded run is one that must never be called the same as the run that it was made from.
  */
 #include <sys/resource.h>
@@ -31,6 +31,8 @@ struct job {
     enum mutant mutant;
     int rank;   /* of which that is so */
     int copies; /* ranks that hold each part; 0: one */
+    /* of what; a job that is asked for gradients or optimizer state has good weights beside them */
+    enum twin_kind kind;
 };
 
 static const struct twin_compare_options arms = {.arms = true, .find_shift = true};
@@ -82,9 +84,22 @@ static struct twin_digest digest_of(const struct job *j, int rank, int at, uint3
     return sum;
 }
 
+/* The phase, and the name, in which a kind is recorded behind the first step. */
+static enum twin_phase phase_of(enum twin_kind kind)
+{
+    return kind == TWIN_KIND_GRADIENT ? TWIN_PHASE_BACKWARD : TWIN_PHASE_OPTIMIZER;
+}
+
+static const char *name_of(enum twin_kind kind)
+{
+    return kind == TWIN_KIND_MOMENT ? "w.m" : "w";
+}
+
 static void put(struct twin_writer *w, enum twin_phase phase, const struct job *j, int rank,
                 uint32_t step)
 {
+    const enum twin_kind kind = j->kind ? j->kind : TWIN_KIND_WEIGHT;
+    const char *name = name_of(kind);
     const bool hit = rank == j->rank, cut = j->ranks > 1;
     const int length = SIDE / j->ranks;
     const int64_t shape[2] = {j->dim ? SIDE : length, j->dim ? length : SIDE};
@@ -98,7 +113,7 @@ static void put(struct twin_writer *w, enum twin_phase phase, const struct job *
     if (j->mutant == SAME_PLACE && hit)
         place = at = (rank + 1) % j->ranks;
     const struct twin_series s = {
-        .phase = phase, .kind = TWIN_KIND_WEIGHT, .name = twin_writer_string(w, "w", 1)};
+        .phase = phase, .kind = kind, .name = twin_writer_string(w, name, strlen(name))};
     const uint32_t series = twin_writer_series(w, &s);
     const struct twin_observation o = {.series = series,
                                        .layout = twin_writer_layout(w, TWIN_F32, 2, shape),
@@ -113,9 +128,16 @@ static void put(struct twin_writer *w, enum twin_phase phase, const struct job *
     twin_writer_record(w, &o);
 }
 
+/* What a job records of a step: a weight, and before it what else it is asked for. */
 static void put_weight(struct twin_writer *w, const struct job *j, int rank, uint32_t step)
 {
-    put(w, TWIN_PHASE_OPTIMIZER, j, rank, step);
+    struct job weight = *j;
+    if (j->kind) {
+        put(w, phase_of(j->kind), j, rank, step);
+        weight.kind = TWIN_KIND_WEIGHT;
+        weight.mutant = NONE;
+    }
+    put(w, TWIN_PHASE_OPTIMIZER, &weight, rank, step);
 }
 
 static struct synth *recorded(const struct job *j)
@@ -178,6 +200,26 @@ static void any_number_of_ranks(void **state)
         synth_free(run[i]);
 }
 
+/* The same of gradients and of optimizer state, which are parts of the same tensor, too. */
+static void parts_of_more_than_weights(void **state)
+{
+    (void)state;
+    static const enum twin_kind kind[] = {TWIN_KIND_GRADIENT, TWIN_KIND_MOMENT};
+    for (int i = 0; i < 2; i++)
+        for (int ranks = 1; ranks <= 4; ranks++) {
+            const struct job x = {.ranks = 2, .copies = 2, .kind = kind[i]};
+            const struct job y = {.ranks = ranks, .dim = ranks == 2, .kind = kind[i]};
+            if (ranks == 3) /* which does not divide the tensor */
+                continue;
+            struct twin_verdict *v = judge(&x, &y);
+            expect_outcome(v, TWIN_SAME);
+            assert_int_equal(v->records_compared, 2 * STEPS);
+            assert_int_equal(v->ranges[0].gradients, kind[i] == TWIN_KIND_GRADIENT);
+            assert_int_equal(v->ranges[0].moments, kind[i] == TWIN_KIND_MOMENT);
+            twin_verdict_free(v);
+        }
+}
+
 /* ---- what is not */
 
 /* Expects of a mutant and a good run, in either order, what the mutant deserves. */
@@ -189,27 +231,41 @@ static void expect_found(const struct job *x, struct synth *a, struct synth *b)
                        (x->mutant == OTHER_PLACE && x->dim == 1);
     /* Then the other run alone has the weight, or there is nothing to compare it with. */
     const bool nothing = x->rank == 0 && (x->mutant == NOT_RECORDED || x->mutant == NO_PROCESS);
+    /* What no rank offers to be added up is named, and is no reason where it is no weight. */
+    const bool named = x->kind && (x->mutant == NOT_ADDING || x->mutant == NONSENSE);
+    const enum twin_kind kind = x->kind ? x->kind : TWIN_KIND_WEIGHT;
     struct twin_verdict *v = compare(a, b, &arms);
+    if (named) {
+        expect_outcome(v, TWIN_SAME);
+        assert_true(has_note(v, x->mutant == NONSENSE
+                                    ? " not compared: no rank says where its part lies"
+                                    : " not compared: digests of its parts do not add up"));
+        assert_false(v->ranges[0].gradients || v->ranges[0].moments);
+        twin_verdict_free(v);
+        return;
+    }
     if (v->outcome == TWIN_SAME)
         fail_msg("mutant %d of rank %d, dimension %d, is the same", x->mutant, x->rank, x->dim);
-    if (value)
-        expect_place(v, x->mutant == ELEMENT, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w");
-    else if (!nothing && v->outcome != TWIN_INCONCLUSIVE)
+    if (value) {
+        expect_place(v, x->mutant == ELEMENT, phase_of(kind), kind, name_of(kind));
+        /* batches are other ones in each number of ranks */
+        assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
+    } else if (!nothing && v->outcome != TWIN_INCONCLUSIVE)
         fail_msg("mutant %d of rank %d, dimension %d: %s", x->mutant, x->rank, x->dim,
                  twin_verdict_name(v->outcome));
     twin_verdict_free(v);
 }
 
-static void no_mutant_is_the_same(void **state)
+static void no_mutant_of(enum twin_kind kind)
 {
-    (void)state;
-    static const struct job good[] = {{.ranks = 1}, {.ranks = 4}, {.ranks = 8}};
+    const struct job good[] = {
+        {.ranks = 1, .kind = kind}, {.ranks = 4, .kind = kind}, {.ranks = 8, .kind = kind}};
     struct synth *other[3];
     for (int k = 0; k < 3; k++)
         other[k] = recorded(&good[k]);
     for (int mutant = NONE + 1; mutant < MUTANTS; mutant++)
         for (int variant = 0; variant < 4; variant++) {
-            const struct job x = {2, variant / 2, (enum mutant)mutant, variant % 2, 0};
+            const struct job x = {2, variant / 2, (enum mutant)mutant, variant % 2, 0, kind};
             struct synth *a = recorded(&x);
             for (int k = 0; k < 3; k++) {
                 expect_found(&x, a, other[k]);
@@ -219,6 +275,14 @@ static void no_mutant_is_the_same(void **state)
         }
     for (int k = 0; k < 3; k++)
         synth_free(other[k]);
+}
+
+static void no_mutant_is_the_same(void **state)
+{
+    (void)state;
+    no_mutant_of(TWIN_KIND_NONE);
+    no_mutant_of(TWIN_KIND_GRADIENT);
+    no_mutant_of(TWIN_KIND_MOMENT);
 }
 
 /* One rank whole, which records faster than its ring is emptied, so that some records are lost. */
@@ -422,6 +486,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks),
+        cmocka_unit_test(parts_of_more_than_weights),
         cmocka_unit_test(no_mutant_is_the_same),
         cmocka_unit_test(a_copy_that_differs),
         cmocka_unit_test(more_ranks_than_open_files),

@@ -79,7 +79,7 @@ bool tw_say_range(struct tw_buf *b, const struct twin_verdict *v)
     if (!r)
         return false;
     if (r->weights_only)
-        tw_buf_puts(b, "only weights, ");
+        tw_buf_printf(b, "only %s, ", twin_state_compared(r->gradients, r->moments));
     const struct reach all = reach_of(v, r);
     if (all.end <= all.first)
         tw_buf_printf(b, "none of %s steps compared", tw_human_count(all.of, of));

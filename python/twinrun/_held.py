@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients and optimizer state between other numbers of ranks, for twinrun.recheck: where rank 0's
+record stands for all ranks of its run.
+
+Written from docs/internals/sharded.md: it shares no code with the comparison.
+"""
+
+import re
+
+from ._recorded import GRADIENT, INIT, MOMENT, OPTIMIZER, WEIGHT
+from ._replicas import _groups, _shown
+from ._shown import attempt_of
+from .trace import OFFSET, PART, PHASES
+
+BACKWARD = PHASES.index("backward")
+# (phase, kind) of what is compared there
+STATE_OF_RANKS = {
+    (INIT, WEIGHT),
+    (OPTIMIZER, WEIGHT),
+    (INIT, MOMENT),
+    (OPTIMIZER, MOMENT),
+    (BACKWARD, GRADIENT),
+    (OPTIMIZER, GRADIENT),
+}
+PIECE = re.compile(r"\[[0-9]+:[0-9]+\]$")
+OTHER_PHASE = {BACKWARD: OPTIMIZER, OPTIMIZER: BACKWARD}
+
+UNREDUCED = "nothing says that they were recorded behind the reduction over all ranks"
+SEVERAL = "there are several of one name in a step, of other backward passes"
+REWRITTEN = "something wrote to them later in the step"
+IN_ONE_RUN = "something wrote to them behind the backward pass in one of the two runs alone"
+ITS_OWN = "each rank holds its own"
+NOT_AT_END = "not every rank recorded it at the end of the job"
+NO_STEPS = "not every rank of the run recorded steps"
+NO_PLACE = "no rank says where its part lies"
+NOT_ADDING = "digests of its parts do not add up"
+
+
+def is_part(row):
+    return bool(row.flags & OFFSET) and not row.flags & PART
+
+
+def tensor_at(row):
+    """The key of the tensor that a record is of, also where it is a part by turns."""
+    base = PIECE.sub("", row.key[2]) if row.flags & PART else row.key[2]
+    return row.key[:2] + (base,) + row.key[3:]
+
+
+def in_any_phase(key):
+    """{key}, of a gradient in both phases in which what an optimizer reads is recorded."""
+    return {key, (OTHER_PHASE[key[0]],) + key[1:]} if key[1] == GRADIENT else {key}
+
+
+class Held:
+    """What the processes of a run hold beside one of rank 0."""
+
+    def __init__(self, steps, run, others):
+        self.zero, self.others = steps, others
+        traces = [s for s in map(run.readable, run.traces()) if s is not None]
+        self.world = max((s.info.world for s in traces), default=1)
+        self.groups = [
+            (key[3].decode("utf-8", "surrogateescape"), members)
+            for key, members in _groups(run).items()
+            if key[0] == attempt_of(steps) and len(members) == self.world
+        ]
+        self.named = {}  # (kind, why it was not compared) -> names
+
+    def say(self, row, why):
+        self.named.setdefault((row.key[1], why), set()).add(_shown(row.key[2]))
+
+    def names_of(self, kind, why):
+        """Of the tensors that were not compared for this reason."""
+        return self.named.get((kind, why), set())
+
+    def is_reduced(self, row, step):
+        """Do all ranks of the run say that they hold this gradient's parameter alike?"""
+        name, scope = tensor_at(row)[2], row.key[3]
+        return any(
+            of == scope and self.all_say(members.values(), name, step)
+            for of, members in self.groups
+        )
+
+    @staticmethod
+    def all_say(members, name, step):
+        said = [m.says[0][1] for m in members if len(m.says) == 1]
+        if len(said) < len(members):
+            return False
+        first = said[0]
+        for noted, m in zip(said, members):
+            same = noted[:3] == first[:3] and sorted(noted.names) == sorted(first.names)
+            if not same or noted.count != len(noted.names):
+                return False
+            if any(limit is not None and limit <= step for limit in (m.local, m.end)):
+                return False
+        return first.step <= step and name.encode("utf-8", "surrogateescape") in first.names
+
+    def left_out(self, step):
+        """{key of the tensor} of what does not stand for all ranks in this step; and of what was
+        written to later in it, which the other run may have all the same.
+        """
+        at = [
+            {
+                (r.key, r.occurrence): r
+                for r in s.rows.get(step, ())
+                if r.key[:2] in STATE_OF_RANKS and r.key[1] != WEIGHT
+            }
+            for s in self.others
+        ]
+        mine = next((rows for s, rows in zip(self.others, at) if s is self.zero), None)
+        if mine is None:
+            return set(), set()
+        tail, out, here = step >= self.zero.info.steps, set(), set()
+        for s, rows in zip(self.others, at):
+            for where, r in rows.items():
+                if s is self.zero:
+                    why = self.why_not(r, step, mine, at, tail)
+                elif tail or is_part(r) or where in mine:
+                    continue
+                elif r.key[1] == GRADIENT and not self.is_reduced(r, step):
+                    why = UNREDUCED
+                else:
+                    why = ITS_OWN if self.each_its_own(r, at) else ""
+                if why is None:
+                    continue
+                if why == REWRITTEN:
+                    here.add(r.key)
+                else:
+                    out |= in_any_phase(tensor_at(r))
+                if why:  # else that was a reason against "same"
+                    self.say(r, why)
+        return out, here
+
+    def why_not(self, r, step, mine, at, tail):
+        """Why rank 0's record does not stand for all; None where it does. "": the ranks differ."""
+        if r.key[1] == GRADIENT:
+            if r.occurrence > 0 or (r.key, 1) in mine:
+                return SEVERAL
+            later = mine.get(((OTHER_PHASE[r.key[0]],) + r.key[1:], 0))
+            if later is not None and later.seq > r.seq:
+                return REWRITTEN
+            if self.world > 1 and not is_part(r) and not self.is_reduced(r, step):
+                return UNREDUCED
+        if is_part(r):
+            return None
+        if len(at) != self.world:
+            return NO_STEPS
+        theirs = [rows.get((r.key, r.occurrence)) for rows in at]
+        if all(x is not None and (x.content, x.flags) == (r.content, r.flags) for x in theirs):
+            return None
+        for x in theirs:
+            if x is None and tail:
+                return NOT_AT_END
+            if x is None and self.each_its_own(r, at):
+                return ITS_OWN
+        return ""
+
+    @staticmethod
+    def each_its_own(r, at):
+        """Is all optimizer state of the step of one rank alone, and do several ranks hold some?"""
+        if r.key[1] != MOMENT:
+            return False
+        held = [{where for where in rows if where[0][1] == MOMENT} for rows in at]
+        every = [where for some in held for where in some]
+        return len(every) == len(set(every)) and sum(map(bool, held)) > 1
+
+
+def in_one_phase(x, y, rows_x, rows_y):
+    """{key} of gradients that one run has behind the backward pass alone, the other as it left them.
+    x, y: the two Held, which are told.
+    """
+    keys = [{r.key: r for r in rows if r.key[1] == GRADIENT} for rows in (rows_x, rows_y)]
+    out = set()
+    for held, mine, theirs in ((x, *keys), (y, *keys[::-1])):
+        for key, row in mine.items():
+            other = (OTHER_PHASE.get(key[0]),) + key[1:]
+            if key not in theirs and other in theirs:
+                held.say(row, IN_ONE_RUN)
+                out |= in_any_phase(key)
+    return out

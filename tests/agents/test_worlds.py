@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients and optimizer state between runs of other numbers of ranks under DDP: compared where the
+ranks hold them alike behind the reduction, else named.
+"""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import job_pool
+from conftest import FULL
+from launch_helper import BUILD
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PYTHON = os.environ.get("TWINRUN_TEST_PYTHON", sys.executable)
+JOB = os.path.join(HERE, "torch_jobs", "worlds.py")
+TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
+ALL = "weights, gradients and optimizer state"
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("light")
+
+
+def recorded(home, ranks, *words):
+    here = os.path.join(str(home), "here")
+    os.makedirs(here, exist_ok=True)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=%d" % ranks]
+    done = subprocess.run(
+        [TWINRUN, "record", "--no-telemetry", "--ledger", "none", "--home", str(home), "--"]
+        + [PYTHON, *(launcher if ranks > 1 else []), JOB, *words],
+        env=dict(os.environ, OMP_NUM_THREADS="1"),
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return glob.glob(os.path.join(str(home), "runs", "*"))[0]
+
+
+def shared(ranks, *words):
+    with open(JOB) as f:
+        key = ("worlds", f.read(), PYTHON, ranks, words)
+    return job_pool.pooled(key, lambda home: recorded(home, ranks, *words))
+
+
+def rechecked(verdict, home):
+    path = os.path.join(str(home), "verdict.json")
+    with open(path, "w") as f:
+        json.dump(verdict, f)
+    return subprocess.run(
+        [sys.executable, "-m", "twinrun.recheck", path],
+        env=dict(os.environ, PYTHONPATH=os.path.join(HERE, "..", "..", "python")),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def judged(home, a, b):
+    """The verdict of two runs, of which the second reader confirms every claim."""
+    done = subprocess.run(
+        [TWINRUN, "diff", "--json", "--home", str(home), a, b],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    verdict = json.loads(done.stdout)
+    checked = rechecked(verdict, home)
+    assert checked.returncode == 0 and ", 0 refuted" in checked.stdout, checked.stdout
+    return verdict
+
+
+def rules(verdict):
+    return next(c["rules"] for c in verdict["claims"] if c["claim"] == "same-range")
+
+
+def test_any_number_of_ranks(tmp_path):
+    one, two, four = shared(1, "whole"), shared(2, "ddp"), shared(4, "ddp")
+    for a, b in ((one, two), (two, four), (four, one)):
+        verdict = judged(tmp_path, a, b)
+        assert verdict["outcome"] == "same", verdict
+        assert {"with-gradients", "with-moments"} <= set(rules(verdict))
+        assert any(ALL + " can be compared" in n for n in verdict["notes"]), verdict["notes"]
+        assert not any("not compared" in n for n in verdict["notes"]), verdict["notes"]
+
+
+def test_what_was_not_reduced_is_not_compared(tmp_path):
+    """The job reduces by itself: what its backward left is of one rank's share of the batch."""
+    verdict = judged(tmp_path, shared(2, "by_hand"), shared(4, "ddp"))
+    assert verdict["outcome"] == "same", verdict
+    assert "with-gradients" not in rules(verdict) and "with-moments" in rules(verdict)
+    assert any(
+        n.startswith("gradients of run 1, such as 0.")
+        and n.endswith("nothing says that they were recorded behind the reduction over all ranks")
+        for n in verdict["notes"]
+    ), verdict["notes"]
+
+
+@pytest.mark.skipif(not FULL, reason="in the full test")
+def test_two_backward_passes(tmp_path):
+    verdict = judged(tmp_path, shared(2, "no_sync"), shared(4, "ddp"))
+    assert verdict["outcome"] == "same", verdict
+
+
+def test_optimizer_state_that_differs(tmp_path):
+    verdict = judged(tmp_path, shared(2, "ddp", "all"), shared(4, "ddp"))
+    assert verdict["outcome"] == "differ", verdict
+    first = verdict["first"]
+    assert (first["name"], first["step"]) == ("0.weight.exp_avg", 2), first
+    assert first["role"] == "unknown"
+
+
+@pytest.mark.skipif(not FULL, reason="in the full test")
+def test_optimizer_state_of_one_rank(tmp_path):
+    verdict = judged(tmp_path, shared(2, "ddp", "one"), shared(4, "ddp"))
+    assert verdict["outcome"] == "inconclusive", verdict
+    said = "run 1: optimizer state 0.weight.exp_avg: rank 1 holds other values than rank 0"
+    assert said in verdict["unseen"]
+
+
+@pytest.mark.parametrize("ranks, kind", [(2, "ddp"), (2, "by_hand")])
+@pytest.mark.parametrize("word", ["with-gradients", "with-moments"])
+def test_forged(tmp_path, ranks, kind, word):
+    """Who says that more was compared, or less, is refuted."""
+    verdict = judged(tmp_path, shared(ranks, kind), shared(4, "ddp"))
+    for c in verdict["claims"]:
+        if "rules" in c:
+            said = set(c["rules"])
+            c["rules"] = sorted(said - {word} if word in said else said | {word})
+    checked = rechecked(verdict, tmp_path)
+    assert checked.returncode == 1 and "refuted" in checked.stdout, checked.stdout
+
+
+def test_forged_sentences(tmp_path):
+    verdict = judged(tmp_path, shared(2, "by_hand"), shared(4, "ddp"))
+    forged = {
+        "only rank 0's weights and optimizer state": "only rank 0's " + ALL,
+        "nothing says that they were recorded behind the reduction over all ranks": "there are "
+        "several of one name in a step, of other backward passes",
+        "gradients of run 1": "gradients of run 2",
+    }
+    for true, false in forged.items():
+        changed = json.loads(json.dumps(verdict).replace(true, false))
+        assert changed != verdict
+        checked = rechecked(changed, tmp_path)
+        assert checked.returncode == 1, (false, checked.stdout)

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients and optimizer state that every rank holds whole, compared between runs of other numbers
+ * of ranks. A mutant must never be called the same. Of a gradient that is not known to be recorded
+ * behind the reduction, and of what each rank holds for itself, nothing may be said but that it was
+ * not compared.
+ */
+#include "compare_test.h"
+
+enum { STEPS = 3, RANKS_MAX = 4 };
+
+#define UNREDUCED                                                                             \
+    "gradients of run 1, such as w, were not compared: nothing says that they were recorded " \
+    "behind "                                                                                 \
+    "the reduction over all ranks"
+
+enum mutant {
+    NONE,
+    /* of all ranks, so that rank 0 has it, too: a difference */
+    MOMENT_OF_ALL,
+    COUNT_OF_ALL,
+    GRADIENT_OF_ALL,
+    NO_MOMENT_OF_ALL,
+    NO_GRADIENT_OF_ALL,
+    DIFFERENCES, /* behind the last of these */
+    /* of one rank: it is not known what the run holds */
+    MOMENT,
+    COUNT,
+    GRADIENT,
+    NO_MOMENT,
+    NO_GRADIENT,
+    UNREAD_MOMENT,
+    SHAPE_OF_MOMENT,
+    LATER_MOMENT, /* it records the moment of the step before */
+    MUTANTS
+};
+
+/* Gradients that nothing shows to be those that all ranks have behind the reduction. */
+enum odd {
+    AS_USUAL,
+    NO_NOTE,     /* no rank says that DDP averages it */
+    NO_NOTE_ONE, /* one rank does not */
+    OF_SOME,     /* the note is of some ranks of the job */
+    OF_ANOTHER,  /* the note names another weight */
+    OF_A_SCOPE,  /* the note is of another model */
+    LATER,       /* it counts from a later step on */
+    NO_SYNC,     /* a rank steps on what was not averaged, in step 1 */
+    ENDED,       /* the wrapper is freed in step 1 */
+    SEVERAL,     /* there are two in a step, as two backward passes left them */
+    ODDS
+};
+
+struct job {
+    int ranks;
+    enum mutant mutant;
+    int rank; /* of which that is so */
+    enum odd odd;
+    bool alike;   /* what was not reduced is the same on all ranks, and in no other world */
+    bool own;     /* the ranks share out the weights of which each keeps optimizer state */
+    bool written; /* what the optimizer reads was written behind the backward pass */
+};
+
+static const struct twin_compare_options arms = {.arms = true, .find_shift = true};
+
+static bool hit(const struct job *j, int rank, enum mutant of_one, enum mutant of_all, int step)
+{
+    return step >= 1 && (j->mutant == of_all || (j->mutant == of_one && rank == j->rank));
+}
+
+static void put(struct twin_writer *w, enum twin_phase phase, enum twin_kind kind, const char *name,
+                float x, size_t n, uint32_t flags)
+{
+    float value[4] = {x, x + 1, x + 2, x + 3};
+    synth_put(w,
+              (struct synth_record){
+                  .phase = phase, .kind = kind, .name = name, .scope = "Net", .flags = flags},
+              value, n);
+}
+
+static void note_replicas(const struct job *j, struct twin_writer *w, int rank)
+{
+    static const char *const all[] = {"", "0", "0,1", "0,1,2", "0,1,2,3"};
+    const char *ranks = all[j->odd == OF_SOME ? j->ranks - 1 : j->ranks];
+    char text[96];
+    if (j->ranks == 1 || j->odd == NO_NOTE || (j->odd == NO_NOTE_ONE && rank == j->ranks - 1))
+        return;
+    snprintf(text, sizeof text, "DistributedDataParallel %s %d 0 1 %s\n%s", ranks,
+             j->odd == LATER ? STEPS : 0, j->odd == OF_A_SCOPE ? "Other" : "Net",
+             j->odd == OF_ANOTHER ? "v" : "w");
+    twin_writer_note(w, "replica", text);
+    snprintf(text, sizeof text, "0 %s Net", ranks);
+    if (j->odd == NO_SYNC && rank == j->ranks - 1)
+        twin_writer_note(w, "replica.local", text);
+    if (j->odd == ENDED && rank == 0)
+        twin_writer_note(w, "replica.end", text);
+}
+
+static void put_gradient(const struct job *j, struct twin_writer *w, int rank, int step)
+{
+    float x = (float)(20 + step);
+    if (hit(j, rank, NO_GRADIENT, NO_GRADIENT_OF_ALL, step))
+        return;
+    if (hit(j, rank, GRADIENT, GRADIENT_OF_ALL, step))
+        x += 0.5f;
+    if (j->odd != AS_USUAL) /* of this rank's share of the batch */
+        x += (float)j->ranks / 8 + (j->alike ? 0 : (float)rank);
+    put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w", x, 4, 0);
+    if (j->odd == SEVERAL)
+        put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w", (float)(20 + step), 4, 0);
+    if (j->written)
+        put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_GRADIENT, "w", x / 2, 4, 0);
+}
+
+static void put_moments(const struct job *j, struct twin_writer *w, int rank, int step)
+{
+    const bool shape = hit(j, rank, SHAPE_OF_MOMENT, MUTANTS, step);
+    const bool unread = hit(j, rank, UNREAD_MOMENT, MUTANTS, step);
+    float x = (float)(40 + step), count = (float)(step + 1);
+    char name[16] = "w.m"; /* of four weights where ranks share them out */
+    if (hit(j, rank, MOMENT, MOMENT_OF_ALL, step))
+        x += 0.5f;
+    if (hit(j, rank, LATER_MOMENT, MUTANTS, step))
+        x -= 1;
+    if (hit(j, rank, COUNT, COUNT_OF_ALL, step))
+        count += 1;
+    if (j->own) {
+        for (int i = rank; i < RANKS_MAX; i += j->ranks) {
+            snprintf(name, sizeof name, "w%d.m", i);
+            put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, name, x + (float)i, 4, 0);
+        }
+        return;
+    }
+    if (!hit(j, rank, NO_MOMENT, NO_MOMENT_OF_ALL, step))
+        put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, name, x, shape ? 3 : 4,
+            unread ? TWIN_REC_UNOBSERVED : 0);
+    put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "w.step", count, 1, 0);
+}
+
+static struct synth *recorded(const struct job *j)
+{
+    struct synth *s = synth_new("job");
+    for (int rank = 0; rank < j->ranks; rank++) {
+        struct twin_writer *w = synth_process(s, rank, j->ranks, NULL);
+        note_replicas(j, w, rank);
+        for (int step = 0; step < STEPS; step++) {
+            /* these are other ones in each world */
+            put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", (float)(rank * 8 + j->ranks), 4, 0);
+            put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT_LOCAL, "w", (float)(rank + j->ranks), 4,
+                0);
+            put_gradient(j, w, rank, step);
+            put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", (float)step, 4, 0);
+            put_moments(j, w, rank, step);
+            twin_writer_step_end(w);
+        }
+    }
+    return s;
+}
+
+static struct twin_verdict *judge(const struct job *x, const struct job *y)
+{
+    struct synth *a = recorded(x), *b = recorded(y);
+    struct twin_verdict *v = compare(a, b, &arms);
+    synth_free(a);
+    synth_free(b);
+    return v;
+}
+
+/* ---- what is the same */
+
+static void any_number_of_ranks(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 4; n++)
+        for (int m = 1; m <= 4; m++) {
+            if (n == m)
+                continue;
+            struct twin_verdict *v = judge(&(struct job){.ranks = n}, &(struct job){.ranks = m});
+            expect_outcome(v, TWIN_SAME);
+            assert_true(v->ranges[0].weights_only && v->ranges[0].gradients &&
+                        v->ranges[0].moments);
+            assert_int_equal(v->records_compared, 4 * STEPS);
+            assert_false(has_note(v, "not compared"));
+            twin_verdict_free(v);
+        }
+    struct twin_verdict *v = judge(&(struct job){.ranks = 2}, &(struct job){.ranks = 4});
+    expect_note(v,
+                "run 1 has 2 ranks, run 2 4: only rank 0's weights, gradients and optimizer state "
+                "can be compared");
+    twin_verdict_free(v);
+}
+
+/* What the optimizer read was written to in both runs. What was there before that is left out. */
+static void written_in_both(void **state)
+{
+    (void)state;
+    const struct job x = {.ranks = 2, .written = true}, y = {.ranks = 4, .written = true};
+    struct job z = x;
+    struct twin_verdict *v = judge(&x, &y);
+    expect_outcome(v, TWIN_SAME);
+    assert_true(v->ranges[0].gradients);
+    expect_note(v, "gradients of run 1 and run 2, such as w, were not compared: something wrote to "
+                   "them later in the step");
+    twin_verdict_free(v);
+    z.mutant = GRADIENT_OF_ALL;
+    v = judge(&z, &y);
+    expect_place(v, 1, TWIN_PHASE_OPTIMIZER, TWIN_KIND_GRADIENT, "w");
+    twin_verdict_free(v);
+}
+
+/* ---- what is not */
+
+static void no_mutant_is_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        enum mutant mutant;
+        enum twin_phase phase;
+        enum twin_kind kind;
+        const char *name;
+    } place[] = {
+        {MOMENT_OF_ALL, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "w.m"},
+        {COUNT_OF_ALL, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "w.step"},
+        {GRADIENT_OF_ALL, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w"},
+        {NO_MOMENT_OF_ALL, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "w.m"},
+        {NO_GRADIENT_OF_ALL, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w"},
+    };
+    for (int mutant = NONE + 1; mutant < MUTANTS; mutant++)
+        for (int variant = 0; variant < 4 && mutant != DIFFERENCES; variant++) {
+            const struct job x = {.ranks = 2, .mutant = mutant, .rank = variant % 2};
+            const struct job y = {.ranks = variant < 2 ? 1 : 4};
+            struct synth *a = recorded(&x), *b = recorded(&y);
+            for (int order = 0; order < 2; order++) {
+                struct twin_verdict *v = order ? compare(a, b, &arms) : compare(b, a, &arms);
+                if (v->outcome == TWIN_SAME)
+                    fail_msg("mutant %d of rank %d is the same", mutant, x.rank);
+                if (mutant < DIFFERENCES) {
+                    expect_place(v, 1, place[mutant - 1].phase, place[mutant - 1].kind,
+                                 place[mutant - 1].name);
+                    assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
+                } else if (mutant != NO_MOMENT && mutant != NO_GRADIENT) {
+                    /* of these rank 0's may be missing, which the other run then has alone */
+                    expect_outcome(v, TWIN_INCONCLUSIVE);
+                }
+                twin_verdict_free(v);
+            }
+            synth_free(a);
+            synth_free(b);
+        }
+}
+
+static void a_rank_that_differs_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        enum mutant mutant;
+        const char *reason;
+    } said[] = {
+        {MOMENT, "run 1: optimizer state w.m: rank 1 holds other values than rank 0"},
+        {COUNT, "run 1: optimizer state w.step: rank 1 holds other values than rank 0"},
+        {GRADIENT, "run 1: gradient w: rank 1 holds other values than rank 0"},
+        {NO_MOMENT, "run 1: optimizer state w.m: rank 1 recorded nothing of it, and rank 0 did"},
+        {NO_GRADIENT, "run 1: gradient w: rank 1 recorded nothing of it, and rank 0 did"},
+        {UNREAD_MOMENT, "run 1: optimizer state w.m: rank 1 could not read it"},
+    };
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        const struct job x = {.ranks = 2, .mutant = said[i].mutant, .rank = 1};
+        struct twin_verdict *v = judge(&x, &(struct job){.ranks = 4});
+        expect_outcome(v, TWIN_INCONCLUSIVE);
+        expect_reason(v, said[i].reason);
+        twin_verdict_free(v);
+    }
+    const struct job x = {.ranks = 2, .mutant = NO_MOMENT};
+    struct twin_verdict *v = judge(&x, &(struct job){.ranks = 4});
+    expect_reason(v, "run 1: optimizer state w.m: rank 1 recorded some of it, and rank 0 nothing");
+    twin_verdict_free(v);
+}
+
+/* ---- of what nothing may be said */
+
+static void a_gradient_before_the_reduction(void **state)
+{
+    (void)state;
+    for (int odd = AS_USUAL + 1; odd < ODDS; odd++)
+        for (int variant = 0; variant < 8; variant++) {
+            const struct job x = {.ranks = 2 + variant % 2,
+                                  .odd = odd,
+                                  .alike = variant / 2 % 2,
+                                  /* of several, what is written is made of the reduced one */
+                                  .written = variant / 4 && odd != SEVERAL};
+            struct twin_verdict *v = judge(&x, &(struct job){.ranks = 4});
+            expect_outcome(v, TWIN_SAME);
+            assert_false(v->ranges[0].gradients);
+            assert_true(v->ranges[0].moments);
+            if (odd == SEVERAL)
+                expect_note(v,
+                            "gradients of run 1, such as w, were not compared: there are several "
+                            "of one name in a step, of other backward passes");
+            else
+                expect_note(v, UNREDUCED);
+            expect_note(v, variant % 2 ? "run 1 has 3 ranks, run 2 4: only rank 0's weights and "
+                                         "optimizer state can be compared"
+                                       : "run 1 has 2 ranks, run 2 4: only rank 0's weights and "
+                                         "optimizer state can be compared");
+            twin_verdict_free(v);
+        }
+}
+
+/* Up to the step in which a rank stepped on what was not averaged the gradients are compared. */
+static void until_the_reduction_ends(void **state)
+{
+    (void)state;
+    const struct job x = {.ranks = 2, .odd = LATER, .mutant = GRADIENT_OF_ALL};
+    struct twin_verdict *v = judge(&x, &(struct job){.ranks = 4});
+    expect_outcome(v, TWIN_SAME);
+    twin_verdict_free(v);
+}
+
+static void state_of_each_rank(void **state)
+{
+    (void)state;
+    const struct job own[] = {{.ranks = 2, .own = true},
+                              {.ranks = 1, .own = true},
+                              {.ranks = 4, .own = true},
+                              {.ranks = 4}};
+    for (int k = 1; k < 4; k++)
+        for (int order = 0; order < 2; order++) {
+            struct twin_verdict *v = order ? judge(&own[0], &own[k]) : judge(&own[k], &own[0]);
+            /* the last one has other optimizer state, on all ranks */
+            expect_outcome(v, k < 3 ? TWIN_SAME : TWIN_DIFFER);
+            assert_true(has_note(v, ".m, was not compared: each rank holds its own"));
+            assert_false(v->ranges[0].moments);
+            assert_true(v->ranges[0].gradients);
+            twin_verdict_free(v);
+        }
+}
+
+static void written_in_one_run(void **state)
+{
+    (void)state;
+    const struct job x = {.ranks = 2, .written = true};
+    struct twin_verdict *v = judge(&x, &(struct job){.ranks = 4});
+    expect_outcome(v, TWIN_SAME);
+    assert_false(v->ranges[0].gradients);
+    expect_note(v, "gradients of run 1 and run 2, such as w, were not compared: something wrote to "
+                   "them behind "
+                   "the backward pass in one of the two runs alone");
+    twin_verdict_free(v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_ranks),
+        cmocka_unit_test(written_in_both),
+        cmocka_unit_test(no_mutant_is_the_same),
+        cmocka_unit_test(a_rank_that_differs_is_named),
+        cmocka_unit_test(a_gradient_before_the_reduction),
+        cmocka_unit_test(until_the_reduction_ends),
+        cmocka_unit_test(state_of_each_rank),
+        cmocka_unit_test(written_in_one_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
