@@ -48,7 +48,7 @@ static const struct tw_option options[] = {
      "cost",
      FIELD(cost)},
     {"replay-order", 0, TW_OPT_STRING, "RUN", NULL, "Factors",
-     "messages of MPI are taken in the order of this recorded run, as long as they come",
+     "messages of MPI and gloo are taken in the order of this recorded run, as long as they come",
      FIELD(replay_order)},
     {"replay-wait", 0, TW_OPT_SECONDS, "TIME", "60", "Factors",
      "how long a message of --replay-order is waited for while others could be taken",
@@ -76,6 +76,8 @@ static const struct tw_pair examples[] = {
     {"twinrun run --cost -- python train.py", "and what it costs"},
     {"twinrun run --replay-order last -- mpirun -n 4 ./solver",
      "each receive takes the message that it took in the last run"},
+    {"twinrun run --replay-order last -- torchrun --nproc-per-node 4 train.py",
+     "the same of dist.recv without a source"},
     {NULL, NULL},
 };
 

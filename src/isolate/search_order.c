@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The factor match-order: its pin is the replay of the order in which the first natural run matched
- * messages of MPI (src/trial/match_order.h). Whether a run kept it is read from its records, not
- * believed. A run that did not was not pinned: it counts as one that ended badly, as a job does
- * under a pin that it cannot bear, so that nothing is concluded from it.
+ * messages of MPI or of torch.distributed (src/trial/match_order.h). Whether a run kept it is read
+ * from its records, not believed. A run that did not was not pinned: it counts as one that ended
+ * badly, as a job does under a pin that it cannot bear, so that nothing is concluded from it.
  */
 #include "search_runs.h"
 
@@ -20,7 +20,11 @@ bool tw_isolate_order_can_be_set(const struct tw_isolate *c)
 {
     /* of two arms no run is both the recording and what is compared; nor is there a folder to be
      * filled on another machine */
-    return !c->args.a && !(c->on && c->on->engine) && twin_launch_wants_mpi(c->argv);
+    if (c->args.a || (c->on && c->on->engine))
+        return false;
+    /* a job of PyTorch may start its ranks by itself: then it has to be asked for */
+    return twin_launch_wants_mpi(c->argv) || twin_launch_names_torch(c->argv) ||
+           (c->args.pin && strstr(c->args.pin, id));
 }
 
 /* The first natural run that went to its end. */

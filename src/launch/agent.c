@@ -102,37 +102,40 @@ static int prepare_hot(struct tw_agent_setup *a, struct twin_run *run, struct tw
     return 0;
 }
 
-/* Does the word name a program that starts MPI's processes, or a queue that will? */
-static bool is_a_launcher(const char *word, size_t n)
+/* Programs that start MPI's processes, or queues that will; those of PyTorch's ranks. */
+static const char *const of_mpi[] = {"mpirun", "mpiexec", "orterun", "prterun", "srun",
+                                     "sbatch", "salloc",  "jsrun",   "aprun",   "ibrun",
+                                     "qsub",   "bsub",    NULL};
+static const char *const of_torch[] = {
+    "torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed",
+    NULL};
+
+/* Does the word name one of these launchers? */
+static bool is_a_launcher(const char *word, size_t n, const char *const *launchers)
 {
-    static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "prterun",
-                                            "srun",   "sbatch",  "salloc",  "jsrun",
-                                            "aprun",  "ibrun",   "qsub",    "bsub"};
     for (size_t i = n; i > 0; i--)
         if (word[i - 1] == '/') {
             word += i;
             n -= i;
             break;
         }
-    for (size_t k = 0; k < sizeof launchers / sizeof launchers[0]; k++) {
-        size_t length = strlen(launchers[k]);
-        if (n >= length && strncmp(word, launchers[k], length) == 0)
+    for (; *launchers; launchers++) {
+        size_t length = strlen(*launchers);
+        if (n >= length && strncmp(word, *launchers, length) == 0)
             return true;
     }
     return false;
 }
 
-/* Is MPI started by these words? A launcher may stand anywhere in them ("timeout 60 mpirun ..."),
+/* Do these words start ranks? A launcher may stand anywhere in them ("timeout 60 mpirun ..."),
  * also inside of a script given to a shell ("sh -c 'X=1 srun ...'"). */
-static bool names_a_launcher(char *const *argv)
+static bool names_a_launcher(char *const *argv, const char *const *launchers)
 {
     static const char between[] = " \t\n;&|()'\"`";
     for (size_t i = 0; argv[i]; i++) {
-        if (strstr(argv[i], "mpirun") || strstr(argv[i], "mpiexec"))
-            return true;
         for (const char *word = argv[i] + strspn(argv[i], between); *word;) {
             size_t n = strcspn(word, between);
-            if (is_a_launcher(word, n))
+            if (is_a_launcher(word, n, launchers))
                 return true;
             word += n;
             word += strspn(word, between);
@@ -149,7 +152,10 @@ static bool wants_mpi(char *const *argv, const char *said, const char *folders)
     struct tw_elf elf = {0};
     if (said && *said)
         return strcmp(said, "off") != 0;
-    if (names_a_launcher(argv))
+    for (size_t i = 0; argv[i]; i++) /* "openmpirun" as well */
+        if (strstr(argv[i], "mpirun") || strstr(argv[i], "mpiexec"))
+            return true;
+    if (names_a_launcher(argv, of_mpi))
         return true;
     char *path = tw_program_find(argv[0], folders, &quiet);
     bool calls = path && tw_elf_inspect(path, &elf) == 0 && elf.mpi;
@@ -160,6 +166,11 @@ static bool wants_mpi(char *const *argv, const char *said, const char *folders)
 bool twin_launch_wants_mpi(char *const *argv)
 {
     return wants_mpi(argv, getenv("TWINRUN_MPI"), getenv("PATH"));
+}
+
+bool twin_launch_names_torch(char *const *argv)
+{
+    return names_a_launcher(argv, of_torch);
 }
 
 /* Beside the agent, for jobs of MPI. Where it cannot be had the messages are not seen, and a note

@@ -354,6 +354,8 @@ void twin_parts_free(struct twin_parts *p);
 /* Will MPI's agent be in the job of these words: does a launcher of MPI stand in them, or is the
  * program linked with MPI? TWINRUN_MPI=on and off have the last word. */
 bool twin_launch_wants_mpi(char *const *argv);
+/* Does a launcher of PyTorch's ranks stand in these words? */
+bool twin_launch_names_torch(char *const *argv);
 
 /* Tries the agent against the command's program without running the job. *ok false: *why
  * (malloc'ed) says what was found. */

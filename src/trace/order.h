@@ -5,7 +5,8 @@
  * The order file of one rank: which message each receive took, of those that left it open from whom
  * it comes, in the order in which they were posted. Made in the run folder of a replayed run from
  * the traces of a recorded one (src/trial/match_order.c), and read by the agent of MPI
- * (agents/mpi/replay.c). It is of one machine's byte order, since it lives as long as one run.
+ * (agents/mpi/replay.c) or that of PyTorch (python/twinrun/_agent/match_order.py), each its own. It
+ * is of one machine's byte order, since it lives as long as one run.
  *
  *     head, then `comms` names of TW_ORDER_NAME bytes, then `matches` matches, then `ends` matches:
  *     the messages of non-blocking receives, in the order in which the program learnt of them
@@ -39,12 +40,13 @@ enum { TW_ORDER_NOBODY = -1 };
 struct tw_order_match {
     uint16_t comm;  /* number of its name */
     uint16_t open;  /* what the receive left open; 0: it got no message. 0 of ends */
-    int32_t source; /* rank in MPI_COMM_WORLD; TW_ORDER_NOBODY: it got none */
+    int32_t source; /* rank in MPI_COMM_WORLD, or of the job; TW_ORDER_NOBODY: it got none */
     int32_t tag;    /* -1: not known */
 };
 
-/* "RUN_DIR/order.RANK" */
+/* "RUN_DIR/order.RANK", of MPI and of torch.distributed */
 #define TW_ORDER_FILE "%s/order.%d"
+#define TW_ORDER_TORCH_FILE "%s/order.torch.%d"
 /* The key of the note in a trace that says why a rank's replay was given up. */
 #define TW_ORDER_NOTE "match-order"
 /* A rank that was released, or gave the order of completion up, after waiting says so to the others

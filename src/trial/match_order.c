@@ -2,15 +2,15 @@
 /*
  * Orders of matches out of traces. A record of the agent of MPI says who sent a message ("MPI_Recv
  * from rank 2, tag 7"), on which communicator (scope), and what the receive had left open (op: "any
- * source"). Records stand in the order in which receives were complete; the op says also how many
- * that were posted before it were then still open ("any source, behind 2 open"). So they are put
- * into the order in which the receives were posted, which is all that a replay needs.
+ * source"); one of the agent of PyTorch likewise ("recv from rank 2, tag 7", its scope a group).
+ * Records stand in the order in which receives were complete; the op says also how many that were
+ * posted before it were then still open ("any source, behind 2 open"). So they are put into the
+ * order in which the receives were posted, which is all that a replay needs.
  */
-#include "match_order.h"
+#include "match_inside.h"
 
 #include "base.h"
 
-#include "src/trace/order.h"
 #include "src/trace/trace.h"
 
 #include <limits.h>
@@ -18,22 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tw_matches_rank {
-    int32_t rank;
-    char (*comm)[TW_ORDER_NAME];
-    uint32_t comms;
-    struct tw_order_match *match; /* in the order of posting */
-    uint32_t matches, taken;      /* taken: those that got a message */
-    struct tw_order_match *end;   /* non-blocking receives, in the order in which they ended */
-    uint32_t ends;
-    bool ends_unknown; /* several threads learnt of them */
-    bool incomplete;   /* its trace lacks records */
-};
-
 /* A walk over one trace. */
 struct reading {
     struct twin_trace *trace;
     const char *path;
+    bool torch;  /* which messages it looks for */
+    bool others; /* there are some of the other agent */
     struct tw_matches_rank *to;
     struct twin_error *err;
     uint32_t open[TW_ORDER_OPEN_MOST]; /* places in `match` that no record has filled, ascending */
@@ -88,9 +78,9 @@ static bool is_of(const char *name, const char *const *those, size_t count)
  * probe found. */
 static bool is_replayed(const char *name)
 {
-    static const char *const those[] = {"MPI_Recv",     "MPI_Irecv",    "MPI_Mrecv",
-                                        "MPI_Imrecv",   "MPI_Sendrecv", "MPI_Sendrecv_replace",
-                                        "MPI_Recv_init"};
+    static const char *const those[] = {"MPI_Recv",      "MPI_Irecv",    "MPI_Mrecv",
+                                        "MPI_Imrecv",    "MPI_Sendrecv", "MPI_Sendrecv_replace",
+                                        "MPI_Recv_init", "recv",         "irecv"};
     return is_of(name, those, sizeof those / sizeof *those);
 }
 
@@ -107,9 +97,13 @@ static bool is_of_interest(void *user, uint32_t id, const struct twin_series *s)
     const char *name = twin_trace_string(r->trace, s->name);
     uint32_t behind;
     (void)id;
-    return s->phase == TWIN_PHASE_COLLECTIVE && s->kind != TWIN_KIND_IN &&
-           strncmp(name, "MPI_", 4) == 0 && strstr(name, " from rank ") &&
-           (has_end(name) || open_of(twin_trace_string(r->trace, s->op), &behind) != 0);
+    if (s->phase != TWIN_PHASE_COLLECTIVE || s->kind == TWIN_KIND_IN ||
+        !strstr(name, " from rank ") ||
+        (!has_end(name) && open_of(twin_trace_string(r->trace, s->op), &behind) == 0))
+        return false;
+    const bool other = (strncmp(name, "MPI_", 4) != 0) != r->torch;
+    r->others |= other;
+    return !other;
 }
 
 /* The number of a communicator's name, which is added where it is new; -1 with an error. */
@@ -272,54 +266,73 @@ static void free_rank(struct tw_matches_rank *r)
     *r = (struct tw_matches_rank){.rank = -1};
 }
 
-/* All matches of one trace; none is no error. */
-static int read_trace(const char *path, bool whole, struct tw_matches_rank *to,
-                      struct twin_error *err)
+/* All matches of one trace, of one of the agents; none is no error. */
+static int read_agent(struct reading *r, bool torch, bool whole, struct tw_matches_rank *to)
+{
+    *r = (struct reading){.trace = r->trace, .path = r->path, .err = r->err, .torch = torch};
+    r->to = to;
+    *to = (struct tw_matches_rank){.rank = twin_trace_info(r->trace)->rank, .torch = torch};
+    int rc = twin_trace_walk_some(r->trace, is_of_interest, take, NULL, r, r->err);
+    if (to->ends_unknown)
+        to->ends = 0;
+    if (rc == 0 && whole && (to->matches || to->ends))
+        rc = require_whole(r->trace, r->path, r->err);
+    to->incomplete = lacks_records(r->trace) || twin_trace_note_of(r->trace, TW_ORDER_LOST_NOTE);
+    return rc;
+}
+
+/* Keeps what the trace has of a rank; out has room for it. */
+static int keep_rank(struct tw_matches_rank *r, const struct twin_run *run, struct tw_matches *out,
+                     struct twin_error *err)
+{
+    if (r->matches == 0 && r->ends == 0) {
+        free_rank(r);
+        return 0;
+    }
+    out->rank[out->count++] = *r;
+    for (size_t k = 0; k + 1 < out->count; k++) /* sorted by rank, but a check costs nothing */
+        if (out->rank[k].rank == r->rank && out->rank[k].torch == r->torch)
+            return twin_error_set(err, TWIN_EINVAL,
+                                  "two processes of %s received messages as rank "
+                                  "%d",
+                                  run->id, r->rank);
+    return 0;
+}
+
+static int read_trace(const char *path, const struct twin_run *run, bool whole,
+                      struct tw_matches *out, struct twin_error *err)
 {
     struct reading *r = tw_calloc(1, sizeof *r);
+    struct tw_matches_rank found;
     if (!r)
         return tw_no_memory(err, "for an order of matches");
-    *r = (struct reading){.path = path, .to = to, .err = err};
+    *r = (struct reading){.path = path, .err = err};
     int rc = twin_trace_open(path, &r->trace, err);
-    if (rc == 0) {
-        to->rank = twin_trace_info(r->trace)->rank;
+    if (rc == 0)
         rc = twin_trace_definitions(r->trace, err);
+    for (int torch = 0; rc == 0 && torch < 2; torch++) {
+        if (torch && !r->others)
+            break;
+        rc = read_agent(r, torch, whole, &found);
         if (rc == 0)
-            rc = twin_trace_walk_some(r->trace, is_of_interest, take, NULL, r, err);
-        if (to->ends_unknown)
-            to->ends = 0;
-        if (rc == 0 && whole && (to->matches || to->ends))
-            rc = require_whole(r->trace, path, err);
-        to->incomplete = lacks_records(r->trace) ||
-                         twin_trace_note_of(r->trace, TW_ORDER_LOST_NOTE);
-        twin_trace_close(r->trace);
+            rc = keep_rank(&found, run, out, err);
+        else
+            free_rank(&found);
     }
+    twin_trace_close(r->trace);
     tw_free(r);
     return rc;
 }
 
-/* The orders of a run's ranks. whole: those that lack records are an error. */
-static int read_run(const struct twin_run *run, bool whole, struct tw_matches *out,
-                    struct twin_error *err)
+int tw_matches_read_run(const struct twin_run *run, bool whole, struct tw_matches *out,
+                        struct twin_error *err)
 {
     int rc = 0;
-    out->rank = tw_calloc(run->trace_count + 1, sizeof *out->rank);
+    out->rank = tw_calloc(2 * run->trace_count + 1, sizeof *out->rank);
     if (!out->rank)
         return tw_no_memory(err, "for an order of matches");
-    for (size_t i = 0; rc == 0 && i < run->trace_count; i++) {
-        struct tw_matches_rank *to = &out->rank[out->count];
-        rc = read_trace(run->traces[i], whole, to, err);
-        if (rc != 0 || (to->matches == 0 && to->ends == 0)) {
-            free_rank(to);
-            continue;
-        }
-        for (size_t k = 0; k < out->count; k++) /* sorted by rank, but a check costs nothing */
-            if (out->rank[k].rank == to->rank)
-                rc = twin_error_set(err, TWIN_EINVAL,
-                                    "two processes of %s received messages as rank %d", run->id,
-                                    to->rank);
-        out->count++;
-    }
+    for (size_t i = 0; rc == 0 && i < run->trace_count; i++)
+        rc = read_trace(run->traces[i], run, whole, out, err);
     return rc;
 }
 
@@ -327,14 +340,14 @@ int tw_matches_read(const struct twin_run *recorded, uint32_t wait_ms, struct tw
                     struct twin_error *err)
 {
     *out = (struct tw_matches){.recorded = recorded, .wait_ms = wait_ms};
-    int rc = read_run(recorded, true, out, err);
+    int rc = tw_matches_read_run(recorded, true, out, err);
     out->none = rc == 0 && out->count == 0;
     if (out->none)
-        rc = twin_error_set(err, TWIN_EINVAL,
-                            "run %.8s recorded no receive of MPI that left its sender or tag open: "
-                            "there is no order "
-                            "to replay",
-                            recorded->id);
+        rc = twin_error_set(
+            err, TWIN_EINVAL,
+            "run %.8s recorded no receive of MPI or torch.distributed that left its "
+            "sender or tag open: there is no order to replay",
+            recorded->id);
     return rc;
 }
 
@@ -358,7 +371,8 @@ static int write_rank(const struct tw_matches *o, const struct tw_matches_rank *
     const size_t names = (size_t)r->comms * sizeof *r->comm;
     const size_t matches = (size_t)r->matches * sizeof *r->match;
     const size_t ends = (size_t)r->ends * sizeof *r->end;
-    char *path = tw_printf(TW_ORDER_FILE, run_dir, (int)r->rank);
+    char *path = r->torch ? tw_printf(TW_ORDER_TORCH_FILE, run_dir, (int)r->rank)
+                          : tw_printf(TW_ORDER_FILE, run_dir, (int)r->rank);
     char *all = tw_malloc(sizeof head + names + matches + ends);
     int rc = path && all ? 0 : tw_no_memory(err, "for an order of matches");
     if (rc == 0) {
@@ -381,175 +395,5 @@ int tw_matches_fill(void *user, const char *run_dir, struct twin_error *err)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < o->count; i++)
         rc = write_rank(o, &o->rank[i], run_dir, err);
-    return rc;
-}
-
-/* ---- what came of it */
-
-static const struct tw_matches_rank *rank_in(const struct tw_matches *o, int32_t rank)
-{
-    for (size_t i = 0; i < o->count; i++)
-        if (o->rank[i].rank == rank)
-            return &o->rank[i];
-    return NULL;
-}
-
-static bool same_message(const struct tw_matches_rank *a, const struct tw_order_match *x,
-                         const struct tw_matches_rank *b, const struct tw_order_match *y)
-{
-    return x->source == y->source && x->tag == y->tag && x->open == y->open &&
-           (x->source == TW_ORDER_NOBODY || strcmp(a->comm[x->comm], b->comm[y->comm]) == 0);
-}
-
-/* "a message from rank 2, tag 7, on MPI_COMM_WORLD", malloc'ed; m is NULL: there are no more. */
-static char *say_message(const struct tw_matches_rank *r, const struct tw_order_match *m)
-{
-    if (!m)
-        return tw_strdup("no more messages");
-    if (m->source == TW_ORDER_NOBODY)
-        return tw_strdup("no message");
-    if (m->tag < 0)
-        return tw_printf("a message from rank %d on %s", (int)m->source, r->comm[m->comm]);
-    return tw_printf("a message from rank %d, tag %d, on %s", (int)m->source, (int)m->tag,
-                     r->comm[m->comm]);
-}
-
-/* That number `at` is another message, as a sentence; NULL without memory. */
-static char *say_difference(const char *what, const struct tw_matches_rank *was,
-                            const struct tw_order_match *x, const struct tw_matches_rank *is,
-                            const struct tw_order_match *y, uint32_t at)
-{
-    char *expected = say_message(was, x);
-    char *found = say_message(is, y);
-    char *text = NULL;
-    if (expected && found)
-        text = tw_printf("%s %u of rank %d: expected %s, found %s", what, at + 1, (int)was->rank,
-                         expected, found);
-    tw_free(expected);
-    tw_free(found);
-    return text;
-}
-
-/* What the agent itself noted on giving up: the first of the run's ranks, malloc'ed; or NULL. */
-static char *noted(const struct twin_run *run, const char *key)
-{
-    struct twin_error quiet = TWIN_ERROR_INIT;
-    char *found = NULL;
-    for (size_t i = 0; !found && i < run->trace_count; i++) {
-        struct twin_trace *t;
-        if (twin_trace_open(run->traces[i], &t, &quiet) != 0)
-            continue;
-        const char *value = twin_trace_note_of(t, key);
-        found = value ? tw_strdup(value) : NULL;
-        twin_trace_close(t);
-    }
-    return found;
-}
-
-/* How many ranks were released because another one was. */
-static size_t count_told(const struct twin_run *run)
-{
-    struct twin_error quiet = TWIN_ERROR_INIT;
-    size_t n = 0;
-    for (size_t i = 0; i < run->trace_count; i++) {
-        struct twin_trace *t;
-        if (twin_trace_open(run->traces[i], &t, &quiet) != 0)
-            continue;
-        n += twin_trace_note_of(t, TW_ORDER_TOLD_NOTE) != NULL;
-        twin_trace_close(t);
-    }
-    return n;
-}
-
-/* One list of a rank, or of none in the new run. */
-struct lists {
-    const char *what;
-    const struct tw_matches_rank *was, *is;
-    const struct tw_order_match *x, *y;
-    uint32_t expected, made;
-};
-
-/* How far they agree. Sets *text where they do not as the first ones. */
-static void compare_lists(const struct lists *l, struct tw_matches_kept *out)
-{
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < l->expected; i++)
-        out->expected += l->x[i].source != TW_ORDER_NOBODY;
-    while (at < l->expected && at < l->made && same_message(l->was, &l->x[at], l->is, &l->y[at]))
-        out->kept += l->x[at++].source != TW_ORDER_NOBODY;
-    const bool lacks = l->is && l->is->incomplete;
-    if (at == l->expected && at == l->made && !lacks)
-        return;
-    out->whole = false;
-    out->other = out->other || at < l->made;
-    if (!out->text && lacks)
-        out->text = tw_printf("the trace of rank %d lacks records", (int)l->was->rank);
-    else if (!out->text)
-        out->text = say_difference(l->what, l->was, at < l->expected ? &l->x[at] : NULL, l->is,
-                                   at < l->made ? &l->y[at] : NULL, at);
-}
-
-/* The agent saw what it waited for: its words say more. */
-static void take_word(const struct twin_run *run, const char *key, struct tw_matches_kept *out)
-{
-    char *said = noted(run, key);
-    if (!said)
-        return;
-    out->whole = false;
-    out->other = true;
-    tw_free(out->text);
-    out->text = said;
-}
-
-/* "...; 3 ranks were released with it" */
-static void say_told(const struct twin_run *run, struct tw_matches_kept *out)
-{
-    const size_t told = out->text ? count_told(run) : 0;
-    if (!told)
-        return;
-    const char *words = told == 1 ? "rank was" : "ranks were";
-    char *said = tw_printf("%s; %zu other %s released with it", out->text, told, words);
-    tw_free(out->text);
-    out->text = said;
-}
-
-int tw_matches_compare(const struct tw_matches *o, const struct twin_run *replayed,
-                       struct tw_matches_kept *out, struct tw_matches_kept *ends,
-                       struct twin_error *err)
-{
-    struct tw_matches now = {.count = 0};
-    *out = *ends = (struct tw_matches_kept){.whole = true};
-    int rc = read_run(replayed, false, &now, err);
-    for (size_t i = 0; rc == 0 && i < o->count; i++) {
-        const struct tw_matches_rank *was = &o->rank[i], *is = rank_in(&now, was->rank);
-        struct lists l = {"match", was, is, was->match, NULL, was->matches, 0};
-        if (is) {
-            l.y = is->match;
-            l.made = is->matches;
-        }
-        compare_lists(&l, out);
-        if (was->ends == 0)
-            continue;
-        l = (struct lists){"completion", was, is, was->end, NULL, was->ends, 0};
-        if (is) {
-            l.y = is->end;
-            l.made = is->ends;
-        }
-        compare_lists(&l, ends);
-    }
-    for (size_t i = 0; rc == 0 && i < now.count; i++)
-        if (!rank_in(o, now.rank[i].rank)) {
-            out->whole = false;
-            out->other = true;
-            if (!out->text)
-                out->text = tw_printf("rank %d received messages that the recording has none of",
-                                      (int)now.rank[i].rank);
-        }
-    if (rc == 0) {
-        take_word(replayed, TW_ORDER_NOTE, out);
-        take_word(replayed, TW_ORDER_ENDS_NOTE, ends);
-        say_told(replayed, out);
-    }
-    tw_matches_free(&now);
     return rc;
 }

@@ -14,6 +14,9 @@ A message is named by its peer, as MPI's agent does it ("recv from rank 2, tag 0
 job and never of the group. Of a call with a root the operation is "root 2", and what went in is
 recorded where the root gives, what came out where somebody gets: the other buffers hold no result.
 That is what the comparison counts exchanges by (src/compare/exchange.c).
+
+A receive from anybody says also how many such receives that were posted before it are still open:
+"any source, behind 2 open". From that their order is made where a run is replayed (match_order.py).
 """
 
 import functools
@@ -21,7 +24,7 @@ import os
 import sys
 from collections import OrderedDict
 
-from . import core, faults, naming, tensors
+from . import core, faults, held, naming, open_receives, tensors
 from .core import S, T, hook, trim
 from .native import BACKWARD, COLLECTIVE, GRADIENT_LOCAL, IN, OUT, SKETCH, STATS, TENSORS, UNORDERED
 
@@ -90,6 +93,7 @@ def _follow_group(original):
         except BaseException as error:
             trim(error)
             raise
+        held.joined()
         if S.on:
             _joined()
         return result
@@ -121,6 +125,7 @@ class _Call:
         self.function = self.name = name
         self.scope, self.op = scope, op
         self.group = None  # of a message from anybody: its group
+        self.open = None  # and its number among those
         self.tag = None  # of a message: how its tag is named
         self.number = 0  # of a call with a root, among those of its function and group
         self.outputs = ()
@@ -146,6 +151,7 @@ class _Call:
     def comes_out(self, work=None, source=None):
         """All that the call was to bring is there. source: who sent it, where the call said so."""
         if self.group is not None:
+            self.op += open_receives.closes(self.open)
             try:
                 if source is None:
                     source = _c10d().get_global_rank(self.group, work._source_rank())
@@ -153,6 +159,7 @@ class _Call:
             except (AttributeError, RuntimeError, ValueError) as error:  # a backend without that
                 faults.pass_on(error)
                 core.note("exchange.unseen", "who sent a message is not known")
+                core.note(open_receives.LOST_NOTE, "who sent a message is not known")
         self.record(OUT, self.outputs)
         if self.number:
             _with_root[self.function, self.scope].discard(self.number)
@@ -206,6 +213,7 @@ def _described(name, order, args, kwargs):
             call.with_peer(peer)
         else:
             call.group, call.op = group, "any source"
+            call.open = open_receives.opens()
     elif name in _ROOT:
         root = _rank_of(_ROOT[name], group, order, args, kwargs) or 0
         call.op = "root %d" % root
@@ -229,6 +237,7 @@ def _before(name, order, args, kwargs):
         return None
     call, ins = described
     call.record(IN, ins)
+    T.open_receive = call.group is not None
     return call
 
 
@@ -347,6 +356,8 @@ def _replace(name, original):
             raise
         finally:
             local.collective -= 1
+            if not local.collective:
+                local.open_receive = False
         if token is not None:
             _after(token, work)
         return work
@@ -462,12 +473,12 @@ def arm(torch):
         return []
     c10d = distributed.distributed_c10d
     replaced = []
-    for name in ("init_process_group", *_COLLECTIVES):
+    groups = {"init_process_group": _follow_group, "destroy_process_group": held.before_parting}
+    for name in (*groups, *_COLLECTIVES):
         original = getattr(c10d, name, None)
         if original is None:
             continue
-        follows = name == "init_process_group"
-        ours = _follow_group(original) if follows else _replace(name, original)
+        ours = groups[name](original) if name in groups else _replace(name, original)
         for module in (c10d, distributed):
             if getattr(module, name, None) is original:
                 setattr(module, name, ours)
@@ -478,6 +489,7 @@ def arm(torch):
             replaced += _follow_waits(work, torch._C.Future)
         except (AttributeError, TypeError):
             S.unarmed.append("asynchronous collectives (their outputs)")
+        held.arm(torch._C._distributed_c10d, _waited)
     S.on_exit.append(_at_the_end)
     S.armed.append("collectives called from Python")
     return replaced
