@@ -51,10 +51,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef WEAK_LARGE /* it receives with counts of 64 bits */
-#ifdef OPEN_MPI
-#include "mpi_large.h"
-#endif
+#ifdef LARGE_COUNTS /* it receives with counts of 64 bits */
 #define MPI_Recv MPI_Recv_c
 #define MPI_Irecv MPI_Irecv_c
 #define MPI_Mrecv MPI_Mrecv_c
