@@ -31,6 +31,7 @@ from ._recorded import (
     same_beginnings,
     same_streams,
     say,
+    unlike_threads,
     word,
 )
 from ._roles import ByRole, moved_ranks
@@ -425,6 +426,7 @@ class Claims(Numbers, Shown):
             self.other_order(x, y, a, b)
         elif claim.get("role") == "origin" and a and b and not at_seam:
             self.inputs(x, y, a, b)
+            self.same_threads(claim, a)
         need(_said.fits(claim, x, y, a, b), "that is not how they differ: %s", claim.get("text"))
         return "step %d, %s" % (a.step if a else b.step, printable((a or b).key[2]))
 
@@ -547,7 +549,19 @@ class Claims(Numbers, Shown):
             if before and not begins and not rules.allows(d, x, y, a.step, b.step):
                 need(not may_cause(r.key, a.key), "%s before it, and may be its cause", say(d))
 
+    def same_threads(self, claim, r):
+        """What PyTorch computed, but for one operation by itself, was computed with as many threads."""
+        kind, phase = KINDS[r.key[1]], PHASES[r.key[0]]
+        if phase in ("kernel", "init") or kind not in COMPUTED:
+            return
+        if kind == "weight" and phase != "optimizer":
+            return
+        told = [self.run(claim, side).threads(claim["at"][side]["file"]) for side in range(2)]
+        numbers = unlike_threads(*told)
+        need(not numbers, "it was computed with other numbers of threads: %s", numbers)
 
+
+COMPUTED = ("activation", "loss", "gradient (local)", "gradient", "moment", "weight")
 SIBLINGS = ("weight", "gradient (local)", "gradient", "moment")
 
 

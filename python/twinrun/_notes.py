@@ -25,6 +25,7 @@ from ._recorded import (
     need,
     printable,
     set_again,
+    unlike_threads,
 )
 from ._roles import moved_ranks
 from ._shown import attempts_of, how_it_ended
@@ -545,12 +546,8 @@ class Notes:
         out = []
         for c, _, _ in self.compared([j, k]):
             mine, theirs = (self.run_named(n).threads(c["traces"][i]) for i, n in enumerate((j, k)))
-            if c.get("auxiliary") or not mine or not theirs:
-                continue
-            if min(len(mine), len(theirs)) < 2:
-                mine, theirs = mine[:1], theirs[:1]
-            numbers = (mine[0], mine[-1]), (theirs[0], theirs[-1])
-            if numbers[0] != numbers[1]:
+            numbers = None if c.get("auxiliary") else unlike_threads(mine, theirs)
+            if numbers:
                 out.append((c["rank"], numbers))
         return out
 

@@ -310,6 +310,18 @@ class Run:
 Difference = namedtuple("Difference", "type a b")  # type: value, only-a, only-b, unread
 
 
+def unlike_threads(mine, theirs):
+    """What two processes told of their threads, each ((first, last)); None: the same, or one of them
+    told nothing. Where one did not tell at its end, the beginnings are compared.
+    """
+    if not mine or not theirs:
+        return None
+    if min(len(mine), len(theirs)) < 2:
+        mine, theirs = mine[:1], theirs[:1]
+    numbers = (mine[0], mine[-1]), (theirs[0], theirs[-1])
+    return numbers if numbers[0] != numbers[1] else None
+
+
 def differences(rows_a, rows_b, any_order=False):
     """What differs between two steps: of each key the n-th record is held against the n-th.
 

@@ -638,6 +638,10 @@ void tw_ranks_as_asked(struct tw_cmp *c, const struct tw_side *side, size_t n);
 void tw_thread_counts(struct tw_cmp *c, const struct tw_side *a, const struct tw_pair *pairs,
                       size_t n, bool differs);
 
+/* "1 thread of PyTorch in run 1 and 2 in run 2". malloc'ed; NULL: these two processes told the same
+ * number, or one of them told none, or there is no memory. */
+char *tw_threads_unlike(struct tw_cmp *c, const struct tw_proc *a, const struct tw_proc *b);
+
 /* ---- worlds.c: arms of different world size, or whose ranks hold other parts of weights */
 /* Are the two sides such arms? Then ranks cannot be compared one by one. */
 bool tw_weights_alone(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b);

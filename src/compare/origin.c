@@ -527,6 +527,45 @@ static char *say_before_alone(struct tw_cmp *c, const struct tw_diff *x, const s
     return alone && gradient ? tw_cmp_text(c, "the forward of step %u", r->step) : NULL;
 }
 
+/* The value recorded last before the record at `index`, in its step, that it may be made of: not
+ * one beside it, of its own sort. It is equal. */
+static char *say_value_before(struct tw_cmp *c, const struct tw_view *v, size_t index)
+{
+    const struct tw_rec *r = &v->rec[index];
+    for (size_t i = index; i-- > 0;) {
+        const struct tw_rec *x = &v->rec[i];
+        bool beside = x->phase == r->phase && x->kind == r->kind;
+        if (x->step == r->step && !beside && (is_computed(x) || x->kind == TWIN_KIND_BATCH))
+            return tw_rec_say(c, v, x);
+    }
+    return say_end_of_step_before(c, r->step);
+}
+
+/*
+ * PyTorch's operations read with how many threads they are to compute, so what a process computed
+ * with another number was not made of equal inputs. An operation whose own inputs were seen is left
+ * out: it is the place, and the number is said in a note. Sets *from, and *by: with how many.
+ */
+static void other_threads(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                          const struct tw_view *v, const struct tw_rec *r, char **from, char **by)
+{
+    if (r->phase != TWIN_PHASE_KERNEL && is_computed(r))
+        *by = tw_threads_unlike(c, a->proc, b->proc);
+    if (*by)
+        *from = say_value_before(c, v, (size_t)(r - v->rec));
+}
+
+/* "gradient w of step 3, by 1 thread of PyTorch in run 1 and 2 in run 2". by: NULL: only what it
+ * is. Takes `what` over. */
+static char *say_with(struct tw_cmp *c, char *what, const char *by)
+{
+    if (!what || !by)
+        return what;
+    char *text = tw_cmp_text(c, "%s, by %s", what, by);
+    tw_free(what);
+    return text;
+}
+
 /*
  * Asks one reason after the other and stops at the first that holds: what kind of record it is,
  * then what it is made from, then what the agents noted that they cannot see.
@@ -534,7 +573,7 @@ static char *say_before_alone(struct tw_cmp *c, const struct tw_diff *x, const s
 int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                     const struct tw_diff *x, struct twin_finding *f, struct twin_error *err)
 {
-    char *from = NULL;
+    char *from = NULL, *by = NULL;
     const struct tw_view *v;
     int rc = 0;
     if (f->role != TWIN_ORIGIN)
@@ -564,7 +603,10 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         unseen_writing(c, a->proc, named, &from);
     if (rc == 0 && !from)
         unseen_writing(c, b->proc, named, &from);
+    if (rc == 0 && !from)
+        other_threads(c, a, b, v, named, &from, &by);
     if (rc == 0 && from)
-        tw_finding_between(c, f, from, tw_rec_say(c, v, named));
+        tw_finding_between(c, f, from, say_with(c, tw_rec_say(c, v, named), by));
+    tw_free(by);
     return rc;
 }

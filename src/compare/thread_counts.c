@@ -2,7 +2,8 @@
 /*
  * With how many threads PyTorch computed in two runs, process by process. Sums are split over them,
  * so another number can change the last bits of a result. It need not: that two runs had other
- * numbers is said beside what differs, and never as what made it differ.
+ * numbers is said beside what differs, and never as what made it differ. But what was computed with
+ * another number is no origin (origin.c): not all that it was made of is equal.
  *
  * A process tells its number at its first record and again at its end (`setting threads N` in
  * worlds/RANK.PID, docs/format/run-folder.md). What one of the two did not tell is compared with
@@ -177,6 +178,21 @@ void tw_thread_counts(struct tw_cmp *c, const struct tw_side *a, const struct tw
         tw_cmp_note(c, "threads of PyTorch: other numbers in %s and %s on %zu more rank%s",
                     c->label_a, c->label_b, left, tw_plural_s(left));
     tw_free(u);
+}
+
+char *tw_threads_unlike(struct tw_cmp *c, const struct tw_proc *a, const struct tw_proc *b)
+{
+    struct counts x, y;
+    struct tw_buf text = {0};
+    if (!read_counts(a->path, &x) || !read_counts(b->path, &y) || !are_unlike(&x, &y))
+        return NULL;
+    put_counts(&text, &x);
+    tw_buf_printf(&text, " thread%s of PyTorch in %s and ", x.first == 1 && x.last == 1 ? "" : "s",
+                  c->label_a);
+    put_counts(&text, &y);
+    tw_buf_printf(&text, " in %s", c->label_b);
+    c->oom |= text.failed;
+    return tw_buf_steal(&text);
 }
 
 /* ---- of one run */

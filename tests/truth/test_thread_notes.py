@@ -19,6 +19,7 @@ from mutant_tools import Copy  # noqa: E402
 from test_claims import recheck, recorded  # noqa: E402, F401
 from test_notes import compare, states, survivors  # noqa: E402
 from traces import Edited  # noqa: E402
+from twinrun.trace import KINDS  # noqa: E402
 
 CANNOT = "; whether what differs comes from that, a comparison cannot tell"
 
@@ -97,6 +98,32 @@ def test_of_one_process_no_rank_is_named(recorded, tmp_path):  # noqa: F811
     assert told(verdict) == ["threads of PyTorch: 2 in run 1, 3 in run 2" + CANNOT]
     assert survivors(verdict) == []
     assert lies(verdict) == []
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_what_they_computed_is_no_origin(recorded, tmp_path, threads):  # noqa: F811
+    """A gradient of a backward whose threads were others; nor is one whose verdict lies about it."""
+    job = recorded("trainer")
+    a, b = run(job.a, tmp_path / "a", {0: (2, 2)}), Copy(job.b, tmp_path / "b")
+    (name,) = [n for n in b.traces() if Edited.read(b.folder / n).steps]
+    trace = Edited.read(b.folder / name)
+    for i, r in enumerate(trace.records):
+        if r.step == 2 and KINDS[trace.series[r.series].kind] == "gradient":
+            trace.records[i] = r._replace(digest=(r.digest[0] ^ 1, r.digest[1]))
+    b.write(name, trace.sealed())
+    verdict = compare(a, run(b.folder, tmp_path / "c", {0: (threads, threads)}))
+    first = verdict["first"]
+    assert (first["kind"], first["step"]) == ("gradient", 2)
+    assert first["role"] == ("origin" if threads == 2 else "unknown")
+    if threads == 2:
+        assert survivors(verdict) == []
+        return
+    assert first["between"][1].endswith(", by 2 threads of PyTorch in run 1 and 3 in run 2")
+    claim = next(c for c in verdict["claims"] if c["claim"] == "first")
+    runs = [recheck.Run(d) for d in verdict["runs_dir"]]
+    assert recheck.Recheck(verdict["claims"], runs, verdict).one(claim)[0] == "confirmed"
+    claim.update(claim="origin", role="origin")
+    assert recheck.Recheck(verdict["claims"], runs, verdict).one(claim)[0] == "refuted"
 
 
 def test_equal_runs_have_nothing_to_explain(recorded, tmp_path):  # noqa: F811

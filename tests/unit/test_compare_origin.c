@@ -95,6 +95,59 @@ static void a_record_is_an_origin_only_with_whole_inputs(void **state)
     }
 }
 
+/* ---- what was computed with another number of threads */
+
+/* "setting threads N" at the beginning and the end, as PyTorch's agent tells them; 0: nothing. */
+static void tell_threads(struct synth *s, int first, int last)
+{
+    char path[500], text[100];
+    snprintf(path, sizeof path, "%s/worlds", synth_done(s)->dir);
+    assert_int_equal(tw_mkdirs(path, NULL), 0);
+    snprintf(path, sizeof path, "%s/worlds/0.1000", synth_done(s)->dir);
+    snprintf(text, sizeof text, "setting\tthreads %d\nsetting\tthreads %d\n", first, last);
+    assert_int_equal(tw_write_file_atomic(path, text, strlen(text), NULL), 0);
+}
+
+static void what_other_numbers_of_threads_computed_is_no_origin(void **state)
+{
+    (void)state;
+    static const struct {
+        enum mutant m;
+        int a[2], b[2]; /* first and last; 0: it told nothing */
+        const char *between[2];
+    } all[] = {
+        {NONE, {2, 2}, {2, 2}, {NULL}},
+        {NONE, {2, 2}, {0, 0}, {NULL}},
+        {NONE, {0, 0}, {2, 2}, {NULL}},
+        {NONE,
+         {1, 1},
+         {2, 2},
+         {"batch input[0] of step 2",
+          "output of Net in step 2, by 1 thread of PyTorch in run 1 and 2 in run 2"}},
+        {NONE,
+         {2, 2},
+         {2, 4},
+         {"batch input[0] of step 2",
+          "output of Net in step 2, by 2 threads of PyTorch in run 1 and 2, later 4 in run 2"}},
+        {OTHER_INPUT, {1, 1}, {2, 2}, {NULL}}, /* threads of operations make no batch */
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct synth *a = trained(all[i].m, 0), *b = trained(all[i].m, 1);
+        if (all[i].a[0])
+            tell_threads(a, all[i].a[0], all[i].a[1]);
+        if (all[i].b[0])
+            tell_threads(b, all[i].b[0], all[i].b[1]);
+        struct twin_verdict *v = compare(a, b, NULL);
+        const bool origin = !all[i].between[0];
+        assert_int_equal(v->first->role, origin ? TWIN_ORIGIN : TWIN_ROLE_UNKNOWN);
+        for (int k = 0; !origin && k < 2; k++)
+            assert_string_equal(v->first->between[k], all[i].between[k]);
+        twin_verdict_free(v);
+        synth_free(a);
+        synth_free(b);
+    }
+}
+
 /* ---- gradients that one run alone has */
 
 /* In step 2 the second run has one parameter less that reached its loss, or another value (alone
@@ -462,6 +515,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_meets_a_written_weight_is_no_origin),
         cmocka_unit_test(a_record_is_an_origin_only_with_whole_inputs),
+        cmocka_unit_test(what_other_numbers_of_threads_computed_is_no_origin),
         cmocka_unit_test(a_gradient_of_one_run_alone_is_no_origin),
         cmocka_unit_test(the_zoom_says_origin_only_with_whole_inputs),
         cmocka_unit_test(an_output_goes_by_the_name_of_the_tensor_that_it_is),
