@@ -251,8 +251,18 @@ static bool is_written(const struct twin_run *run, const char *path)
     return false;
 }
 
+/* What the job does with its generators is its result, and what its command says is known to who
+ * typed it. What has little power over bits is not told either. */
+static bool is_known(const struct twin_world_difference *x, bool threads_said)
+{
+    if (threads_said && strcmp(x->group, "settings") == 0 && strcmp(x->what, "threads") == 0)
+        return true;
+    return x->power != TWIN_POWER_HIGH || strcmp(x->group, "seeds") == 0 ||
+           strcmp(x->what, "command") == 0;
+}
+
 /* The first run is held against each other one until one differs. */
-char *twin_provenance_summary(const struct twin_run *const *runs, size_t count)
+char *twin_provenance_summary(const struct twin_run *const *runs, size_t count, bool threads_said)
 {
     json_t *first = NULL;
     struct tw_buf b = {0};
@@ -266,10 +276,7 @@ char *twin_provenance_summary(const struct twin_run *const *runs, size_t count)
             twin_provenance_diff(first, other, &d, NULL) == 0) {
             size_t shown = 0, all = 0;
             for (size_t k = 0; k < d.count; k++) {
-                /* What the job does with its generators is its result, and what its command says is
-                 * known to who typed it. */
-                if (d.item[k].power != TWIN_POWER_HIGH || strcmp(d.item[k].group, "seeds") == 0 ||
-                    strcmp(d.item[k].what, "command") == 0 || is_written(runs[0], d.item[k].what))
+                if (is_known(&d.item[k], threads_said) || is_written(runs[0], d.item[k].what))
                     continue;
                 if (shown < 3)
                     tw_buf_printf(&b, "%s%s", shown++ ? ", " : "", d.item[k].what);

@@ -104,6 +104,7 @@ char *twin_provenance_unseen(const struct json_t *p);
  * is known. malloc'ed (tw_free). */
 char *twin_provenance_parity_summary(const struct twin_run *run);
 /* One line about the worlds of several runs; NULL when they agree in all that decides about bits
- * (seeds and commands left aside). malloc'ed. */
-char *twin_provenance_summary(const struct twin_run *const *runs, size_t count);
+ * (seeds and commands left aside). threads_said: that numbers of PyTorch's threads differ is said
+ * elsewhere. malloc'ed. */
+char *twin_provenance_summary(const struct twin_run *const *runs, size_t count, bool threads_said);
 #endif

@@ -286,6 +286,15 @@ static void tell_ranks_of_others(struct tw_check *c, const char *ranks)
     tw_free(first);
 }
 
+/* The comparison says it by itself, with both numbers (src/compare/thread_counts.c). */
+static bool says_threads(const struct twin_verdict *v)
+{
+    for (size_t i = 0; i < v->note_count; i++)
+        if (tw_starts(v->notes[i], "threads of PyTorch"))
+            return true;
+    return false;
+}
+
 /* Differences of the world are told only where the runs differ: then they may be why. */
 void tw_check_look_around(struct tw_check *c)
 {
@@ -293,7 +302,7 @@ void tw_check_look_around(struct tw_check *c)
     char *between = NULL, *ranks = NULL;
     tw_remote_note(&c->remote, runs, c->series.count, c->series.v);
     if (c->series.v->outcome == TWIN_DIFFER)
-        between = twin_provenance_summary(runs, c->series.count);
+        between = twin_provenance_summary(runs, c->series.count, says_threads(c->series.v));
     if (c->series.count)
         ranks = twin_provenance_parity_summary(c->series.runs[0]);
     if (between)

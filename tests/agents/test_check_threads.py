@@ -60,6 +60,14 @@ def test_the_difference_goes_away(twinrun, python, home, script):
         "B with A's number of threads of PyTorch (2) agrees with A in 2 of 2 runs; B as it is "
         "was not run again beside them, so that number is not shown to be the cause"
     ]
+    said = [n for n in verdict["notes"] if "threads" in n and n not in notes(verdict)]
+    assert (
+        said
+        == [  # once
+            "threads of PyTorch: 2 in run 1, 3 in run 2; whether what differs comes from that, a "
+            "comparison cannot tell"
+        ]
+    )
     assert len(held(home)) == 2
     for run in held(home):
         said = (run / "factors").read_text()

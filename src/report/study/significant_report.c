@@ -216,9 +216,9 @@ static void print_set(FILE *out, char letter, const struct tw_set *set,
     for (size_t i = 0; i < set->left_out_count; i++)
         tw_put_to(out, "            left out: %s\n", set->left_out[i]);
     /* the runs of one set may have had different worlds */
-    char *worlds = set->run
-                       ? twin_provenance_summary((const struct twin_run *const *)set->run, set->n)
-                       : NULL;
+    char *worlds = set->run ? twin_provenance_summary((const struct twin_run *const *)set->run,
+                                                      set->n, false)
+                            : NULL;
     if (worlds)
         tw_put_to(out, "            %s\n", worlds);
     tw_free(worlds);
