@@ -53,7 +53,7 @@ int tw_check_options(struct tw_check_command *c, const struct tw_operands *job, 
     struct tw_check_asked *a = &c->args.asked;
     const struct tw_check_beside b = beside(&c->args, job);
     int rc = tw_check_arms_fit(a, &b, &err);
-    rc = rc ? rc : tw_check_ranks_fit(a, &b, job->items, &err);
+    rc = rc ? rc : tw_check_ranks_fit(a, &b, job->items, &c->check.numbers, &err);
     if (rc == 0)
         choose_arms(c, job);
     rc = rc ? rc : tw_check_gate_fits(a, &b, c->check.arms, &err);

@@ -102,11 +102,12 @@ int tw_check_explain_fits(const struct tw_check_asked *a, const struct tw_check_
 int tw_check_runs_fit(struct tw_check_asked *a, uint64_t usual, struct twin_error *err);
 
 /* ---- check_ranks.c: one command with several numbers of ranks */
-/* Is args.ranks a list of numbers, and does it go with the rest? Not asked for: it does. */
+/* Is args.ranks a list of numbers, and does it go with the rest? The numbers go to n. Not asked
+ * for: it does, and there are none. */
 int tw_check_ranks_fit(const struct tw_check_asked *a, const struct tw_check_beside *b,
-                       char *const *job, struct twin_error *err);
+                       char *const *job, struct tw_check_numbers *n, struct twin_error *err);
 /* Makes the commands of c->numbers of one that has {ranks} in it, c->args.runs of each, and sets
- * c->args.runs to how many runs that are. TWIN_ENOMEM, or what tw_check_ranks_fit says. */
+ * c->args.runs to how many runs that are. 0 or TWIN_ENOMEM. */
 int tw_check_ranks_make(struct tw_check *c, char *const *job, struct twin_error *err);
 void tw_check_ranks_free(struct tw_check_numbers *n);
 /* Which of the numbers run i of the series has, from 0; 0 where there are none. */

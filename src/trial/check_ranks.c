@@ -76,15 +76,14 @@ static const char *what_it_excludes(const struct tw_check_asked *a, const struct
 }
 
 int tw_check_ranks_fit(const struct tw_check_asked *a, const struct tw_check_beside *b,
-                       char *const *job, struct twin_error *err)
+                       char *const *job, struct tw_check_numbers *n, struct twin_error *err)
 {
-    struct tw_check_numbers n;
     if (!a->ranks)
         return 0;
     const char *other = what_it_excludes(a, b);
     if (other)
         return twin_error_set(err, TWIN_EINVAL, "--ranks does not go with %s", other);
-    int rc = read_list(a->ranks, &n, err);
+    int rc = read_list(a->ranks, n, err);
     if (rc != 0 || !b->job)
         return rc;
     bool found = false;
@@ -102,9 +101,6 @@ int tw_check_ranks_fit(const struct tw_check_asked *a, const struct tw_check_bes
 int tw_check_ranks_make(struct tw_check *c, char *const *job, struct twin_error *err)
 {
     struct tw_check_numbers *n = &c->numbers;
-    int rc = read_list(c->args.ranks, n, err);
-    if (rc != 0)
-        return rc;
     n->each = c->args.runs;
     c->args.runs = n->each * n->count;
     n->of_run = tw_calloc((size_t)c->args.runs, sizeof *n->of_run);

@@ -271,3 +271,30 @@ def test_places_of_what_was_cut_before():
         (("_StridedShard", 0, None), ("Shard", 0, None)),
     ):
         assert shards._cut((0, 0), (3, 2), wrong, (10, 7)) is shards.UNKNOWN
+
+
+def test_check_with_two_numbers_of_ranks(tmp_path):
+    """`check --ranks 2,4` of parameters that fully_shard cuts. Rank 3, which only the second number
+    has, changes an element in step 1: step 0 must be equal, though each rank holds other parts.
+    """
+    page = tmp_path / "page.html"
+    torchrun = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node={ranks}"]
+    done = subprocess.run(
+        [os.path.join(BUILD, "cmd", "twinrun"), "check", "--ranks", "2,4", "--runs", "1", "-q"]
+        + ["--json", "--no-zoom", "--no-telemetry", "--ledger", "none", "--home", str(tmp_path)]
+        + ["--html", str(page), "--", *torchrun, JOB, "fsdp", "2", "3"],
+        env=dict(os.environ, OMP_NUM_THREADS="1"),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 1, done.stderr
+    verdict = json.loads(done.stdout)
+    first = verdict["first"]
+    assert (verdict["outcome"], first["step"], first["kind"]) == ("differ", 1, "weight")
+    assert first["name"] == "0.weight" and first["role"] != "origin"
+    assert verdict["equal_before_records"] > 0
+    assert any("weights alone are compared" in note for note in verdict["notes"])
+    shown = page.read_text()
+    assert "0.weight" in shown and "weights alone are compared" in shown
