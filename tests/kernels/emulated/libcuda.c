@@ -17,11 +17,13 @@
     __attribute__((visibility("default"))) int name(__VA_ARGS__); \
     int name(__VA_ARGS__)
 #define PAGE ((size_t)4096)
+#define DOUBLE_IMAGE "a double's image" /* image.c, tests/gpu/run */
 
 enum {
     INVALID_VALUE = 1,
     OUT_OF_MEMORY = 2,
     INVALID_CONTEXT = 201,
+    NO_BINARY_FOR_GPU = 209,
     NOT_FOUND = 500,
     NOT_READY = 600
 };
@@ -225,8 +227,11 @@ DRIVER(cuCtxGetCurrent, void **context)
 
 DRIVER(cuModuleLoadData, void **module, const void *image)
 {
-    const int code = enter_call("cuModuleLoadData");
+    int code = enter_call("cuModuleLoadData");
     assert(image);
+    /* Machine code is for a GPU, and its thread blocks have another size. */
+    if (!code && strncmp(image, DOUBLE_IMAGE, sizeof DOUBLE_IMAGE - 1) != 0)
+        code = NO_BINARY_FOR_GPU;
     *module = current; /* a module is of one context, and so are its functions */
     return leave_call(current ? code : INVALID_CONTEXT);
 }
@@ -251,7 +256,7 @@ DRIVER(cuModuleGetFunction, void **function, void *module, const char *name)
 DRIVER(cuGetErrorName, int code, const char **name)
 {
     switch (code) {
-    case 209: *name = "CUDA_ERROR_NO_BINARY_FOR_GPU"; return 0;
+    case NO_BINARY_FOR_GPU: *name = "CUDA_ERROR_NO_BINARY_FOR_GPU"; return 0;
     case 700: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; return 0;
     default: *name = NULL; return INVALID_VALUE;
     }
