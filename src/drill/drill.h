@@ -51,7 +51,7 @@ struct tw_drill_asked {
     /* rollback, registry-loss: a folder, s3://... or oci://..., and who is trusted in it */
     const char *registry;
     const struct twin_trust *trusted;
-    /* of an encrypted registry: files of keys that open it, absolute; never NULL for these two */
+    /* of an encrypted registry: files of keys that open it, absolute; NULL: none */
     const struct tw_strings *identities;
     const char *model;  /* rollback */
     const char *bad;    /* rollback: what is promoted; NULL: the version in production, damaged */

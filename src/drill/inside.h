@@ -97,7 +97,7 @@ struct dr_staging {
     char *registry;                      /* folder/registry */
     char *key, *pub;                     /* files */
     struct twin_trust *own;              /* that key alone */
-    const struct tw_strings *identities; /* of tw_drill_asked */
+    const struct tw_strings *identities; /* of tw_drill_asked; an empty list for none */
     char (*entry)[64];                   /* names of the log's files, in order */
     size_t entries;
     int lock;

@@ -140,7 +140,7 @@ static int verify(struct loss_drill *l, const struct twin_trust *trust, char **f
     int rc = tw_registry_open(l->s.registry, trust, &r, &why);
     if (rc == 0) {
         rc = tw_registry_remember(&r, l->now.count, tw_registry_head(&l->now), "this home", &why);
-        rc = rc ? rc : tw_registry_unseal(&r, l->d->asked->identities, &why);
+        rc = rc ? rc : tw_registry_unseal(&r, l->s.identities, &why);
         rc = rc ? rc : tw_registry_check_contents(&r, &read, &why);
         if (rc == 0 && r.faults > 0 && !(*fault = tw_strdup(r.fault[0].what)))
             rc = tw_no_memory(&why, "for a drill");

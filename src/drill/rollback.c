@@ -309,7 +309,7 @@ static int digest_bad(struct rollback *b, bool *noticed)
 static int roll_back(struct rollback *b, const char *into, int *code)
 {
     const struct tw_drill_asked *asked = b->d->asked;
-    const struct tw_strings *opens = asked->identities;
+    const struct tw_strings *opens = b->s.identities;
     char *home = dr_below(&b->s, "home"), *empty = dr_below(&b->s, "empty");
     const char *const words[] = {asked->twinrun, "registry", "rollback", asked->model, "--registry",
                                  b->s.registry,  "--home",   home,       "--key",      b->s.key,

@@ -182,7 +182,9 @@ int dr_staging_open(struct dr_staging *s, struct tw_registry *r, struct twin_err
 int dr_staging_begin(struct dr_drill *d, struct dr_staging *s, struct tw_registry *now)
 {
     const struct tw_drill_asked *asked = d->asked;
-    *s = (struct dr_staging){.lock = -1, .identities = asked->identities};
+    static const struct tw_strings none = {0};
+    *s = (struct dr_staging){.lock = -1,
+                             .identities = asked->identities ? asked->identities : &none};
     dr_say(d, "a copy of the registry");
     int rc = tw_registry_open(asked->registry, asked->trusted, now, d->err);
     if (rc != 0) {
@@ -194,7 +196,7 @@ int dr_staging_begin(struct dr_drill *d, struct dr_staging *s, struct tw_registr
                               "expected a registry without fault by keys that are trusted, found: "
                               "%s",
                               now->faults ? now->fault[0].what : "nobody was named to be trusted");
-    rc = tw_registry_unseal(now, asked->identities, d->err);
+    rc = tw_registry_unseal(now, s->identities, d->err);
     rc = rc ? rc : make_folder(d, s);
     rc = rc ? rc : twin_key_new(s->key, TWIN_KEY_ED25519, d->err);
     rc = rc ? rc : twin_trust_keys(&s->pub, 1, &s->own, d->err);

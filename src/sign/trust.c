@@ -288,13 +288,14 @@ int twin_trust_read(const char *path, struct twin_trust **out, struct twin_error
         return rc;
     rc = tw_trust_parse(text, n, path, out, err);
     tw_free(text);
-    if (rc == 0 && !((*out)->path = tw_strdup(path)))
-        rc = tw_no_memory(err, "reading %s", path);
-    if (rc == 0)
-        (*out)->changed_ns = date_of(path);
-    else
-        twin_trust_free(*out);
-    return rc;
+    if (rc != 0)
+        return rc;
+    (*out)->changed_ns = date_of(path);
+    if (((*out)->path = tw_strdup(path)))
+        return 0;
+    twin_trust_free(*out);
+    *out = NULL;
+    return tw_no_memory(err, "reading %s", path);
 }
 
 /* ---- the time of now */
