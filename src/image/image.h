@@ -80,8 +80,9 @@ int tw_image_verify(const struct tw_image *image, struct twin_error *err);
  * copied. What was written before an error stays.
  */
 int tw_image_copy(const struct tw_image *image, const char *to, struct twin_error *err);
-/* A blob, open at its beginning; the caller's. -1 with err set. */
-int tw_image_blob(const struct tw_image *image, const struct tw_blob *blob, struct twin_error *err);
+/* A blob, open at its beginning; *fd is the caller's, -1 on an error. */
+int tw_image_blob(const struct tw_image *image, const struct tw_blob *blob, int *fd,
+                  struct twin_error *err);
 /*
  * What a manifest or an index names for this machine's processor. text: as a registry gave it.
  * config stays "" where text is an index: its manifests say what they are made of.

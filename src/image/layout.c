@@ -79,31 +79,31 @@ static void blob_path(const char *digest, char out[96])
     snprintf(out, 96, "blobs/sha256/%.64s", digest + strlen("sha256:"));
 }
 
-int tw_image_blob(const struct tw_image *image, const struct tw_blob *blob, struct twin_error *err)
+int tw_image_blob(const struct tw_image *image, const struct tw_blob *blob, int *fd,
+                  struct twin_error *err)
 {
     char path[96];
     struct stat st;
+    int rc = 0;
     blob_path(blob->digest, path);
-    int fd = tw_open_below(image->root, path, O_RDONLY);
-    if (fd < 0 && errno == ENOENT) {
-        twin_error_set(err, TWIN_ENOENT, "%s: the blob %s is missing", image->folder, blob->digest);
-        return -1;
+    *fd = tw_open_below(image->root, path, O_RDONLY | O_NONBLOCK);
+    if (*fd < 0 && errno == ENOENT)
+        rc = twin_error_set(err, TWIN_ENOENT, "%s: the blob %s is missing", image->folder,
+                            blob->digest);
+    else if (*fd < 0 || fstat(*fd, &st) != 0)
+        rc = twin_error_system(err, "%s: cannot read the blob %s", image->folder, blob->digest);
+    else if (!S_ISREG(st.st_mode))
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: the blob %s: expected a regular file",
+                            image->folder, blob->digest);
+    else if ((uint64_t)st.st_size != blob->bytes)
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: the blob %s: expected %llu bytes, found %lld",
+                            image->folder, blob->digest, (unsigned long long)blob->bytes,
+                            (long long)st.st_size);
+    if (rc != 0 && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
     }
-    if (fd < 0 || fstat(fd, &st) != 0) {
-        twin_error_system(err, "%s: cannot read the blob %s", image->folder, blob->digest);
-    } else if (!S_ISREG(st.st_mode)) {
-        twin_error_set(err, TWIN_EFORMAT, "%s: the blob %s: expected a regular file", image->folder,
-                       blob->digest);
-    } else if ((uint64_t)st.st_size != blob->bytes) {
-        twin_error_set(err, TWIN_EFORMAT, "%s: the blob %s: expected %llu bytes, found %lld",
-                       image->folder, blob->digest, (unsigned long long)blob->bytes,
-                       (long long)st.st_size);
-    } else {
-        return fd;
-    }
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    return rc;
 }
 
 /* Reads the blob to its end: its digest must be its name. to: gets the bytes; -1: nobody. */
@@ -113,10 +113,10 @@ static int pass_blob(const struct tw_image *image, const struct tw_blob *blob, i
     struct tw_sha256 sum = {0};
     unsigned char raw[32];
     char hex[65] = "";
-    int fd = tw_image_blob(image, blob, err), rc = 0;
-    char *chunk = fd >= 0 ? tw_malloc(CHUNK) : NULL;
-    if (fd < 0)
-        return err && err->code ? err->code : TWIN_EIO;
+    int fd, rc = tw_image_blob(image, blob, &fd, err);
+    if (rc != 0)
+        return rc;
+    char *chunk = tw_malloc(CHUNK);
     if (!chunk || !tw_sha256_begin(&sum))
         rc = tw_no_memory(err, "reading an image");
     uint64_t all = 0;
@@ -157,9 +157,9 @@ static int load_blob(const struct tw_image *image, const struct tw_blob *blob, j
     if (blob->bytes > JSON_MAX)
         return twin_error_set(err, TWIN_ELIMIT, "%s: the blob %s: expected at most %d bytes",
                               image->folder, blob->digest, JSON_MAX);
-    int fd = tw_image_blob(image, blob, err), rc = 0;
-    if (fd < 0)
-        return err && err->code ? err->code : TWIN_EIO;
+    int fd, rc = tw_image_blob(image, blob, &fd, err);
+    if (rc != 0)
+        return rc;
     char *text = tw_malloc((size_t)blob->bytes + 1);
     if (!text)
         rc = tw_no_memory(err, "reading an image");
@@ -378,7 +378,7 @@ static int choose(struct tw_image *image, const json_t *index, const char *tag, 
 static int check_mark(const struct tw_image *image, struct twin_error *err)
 {
     char text[256] = "";
-    int fd = tw_open_below(image->root, "oci-layout", O_RDONLY);
+    int fd = tw_open_below(image->root, "oci-layout", O_RDONLY | O_NONBLOCK);
     ssize_t n = fd >= 0 ? tw_pread_all(fd, text, sizeof text - 1, 0) : -1;
     if (fd >= 0)
         close(fd);

@@ -456,8 +456,9 @@ int tw_image_root(const struct tw_image *image, const char *to, struct tw_root_c
         const char *diff_id = json_string_value(
             json_array_get(image->diff_id, i - image->first_layer));
         u.name = image->blob[i].digest;
-        int fd = tw_image_blob(image, &image->blob[i], err);
-        rc = fd >= 0 ? check_layer(&u, fd, &image->blob[i], diff_id, err) : TWIN_EIO;
+        int fd;
+        rc = tw_image_blob(image, &image->blob[i], &fd, err);
+        rc = rc ? rc : check_layer(&u, fd, &image->blob[i], diff_id, err);
         rc = rc ? rc : apply_gone(&u, err);
         rc = rc ? rc : write_layer(&u, fd, err);
         forget_gone(&u);

@@ -30,7 +30,8 @@ struct script {
     const struct tw_jobfile_asked *asked;
     const char *where;
     bool ignored; /* such a directive was said */
-    bool failed;
+    bool over;    /* more than OPTIONS or WORDS */
+    bool failed;  /* no memory */
 };
 
 enum { OPTIONS = 10000, WORDS = 400000 };
@@ -39,10 +40,10 @@ static void add_option(struct script *s, const char *name, size_t n, const char 
 {
     if (s->options == s->option_room) {
         const size_t room = s->option_room ? 2 * s->option_room : 32;
-        struct option *grown = room > OPTIONS * 2 ? NULL
-                                                  : tw_reallocarray(s->option, room, sizeof *grown);
+        s->over |= room > OPTIONS * 2;
+        struct option *grown = s->over ? NULL : tw_reallocarray(s->option, room, sizeof *grown);
         if (!grown) {
-            s->failed = true;
+            s->failed |= !s->over;
             return;
         }
         s->option = grown;
@@ -57,10 +58,10 @@ static void add_word(struct script *s, const char *text, size_t n, size_t line)
 {
     if (s->words == s->word_room) {
         const size_t room = s->word_room ? 2 * s->word_room : 64;
-        struct word *grown = room > WORDS * 2 ? NULL
-                                              : tw_reallocarray(s->word, room, sizeof *grown);
+        s->over |= room > WORDS * 2;
+        struct word *grown = s->over ? NULL : tw_reallocarray(s->word, room, sizeof *grown);
         if (!grown) {
-            s->failed = true;
+            s->failed |= !s->over;
             return;
         }
         s->word = grown;
@@ -542,7 +543,7 @@ int jf_lint_script(const char *name, const char *text, size_t bytes,
     if (copy && room)
         read_lines(&s, copy, room);
     s.failed |= !copy || !room;
-    if (!s.failed) {
+    if (!s.failed && !s.over) {
         out->jobs = 1;
         judge_image(&s);
         judge_pool(&s);
@@ -557,9 +558,9 @@ int jf_lint_script(const char *name, const char *text, size_t bytes,
     free_script(&s);
     tw_free(copy);
     tw_free(room);
-    return s.failed ? twin_error_set(err, TWIN_ELIMIT,
-                                     "%s: expected a script of at most 400,000 words and 10,000 "
-                                     "options, and memory for them",
-                                     name)
-                    : 0;
+    if (s.over)
+        return twin_error_set(err, TWIN_ELIMIT,
+                              "%s: expected a script of at most 400,000 words and 10,000 options",
+                              name);
+    return s.failed ? tw_no_memory(err, "for the words of %s", name) : 0;
 }

@@ -179,128 +179,143 @@ static json_t *literal(const char *text)
     return out;
 }
 
+/* What was put together, unless a part of it could not be put in, which would make another job.
+ * NULL: no memory; whoever puts it in then gets -1 in turn. */
+static json_t *whole(json_t *o, int bad)
+{
+    if (!bad)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 static json_t *command_of(const struct tw_jobfile_job *job)
 {
     json_t *list = json_array();
+    int bad = 0;
     for (size_t i = 0; i < job->argc; i++)
-        if (json_array_append_new(list, literal(job->argv[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
-    return list;
+        bad |= json_array_append_new(list, literal(job->argv[i]));
+    return whole(list, bad);
 }
 
-static void add_variable(json_t *env, const char *name, const char *value)
+static int add_variable(json_t *env, const char *name, const char *value)
 {
-    json_array_append_new(env, json_pack("{s:s, s:s}", "name", name, "value", value));
+    return json_array_append_new(env, json_pack("{s:s, s:s}", "name", name, "value", value));
 }
 
-static void add_number(json_t *env, const char *name, uint64_t value)
+static int add_number(json_t *env, const char *name, uint64_t value)
 {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    add_variable(env, name, text);
+    return add_variable(env, name, text);
 }
 
 static json_t *env_of(const struct tw_jobfile_job *job)
 {
     json_t *env = json_array();
+    int bad = env ? 0 : -1;
     if (job->run_id)
-        add_variable(env, "RUN_ID", job->run_id);
+        bad |= add_variable(env, "RUN_ID", job->run_id);
     if (job->has_seed) {
-        add_number(env, "SEED", job->seed);
-        add_number(env, "PYTHONHASHSEED", job->seed);
+        bad |= add_number(env, "SEED", job->seed);
+        bad |= add_number(env, "PYTHONHASHSEED", job->seed);
     }
     if (job->cpus)
-        add_number(env, "OMP_NUM_THREADS", job->cpus);
+        bad |= add_number(env, "OMP_NUM_THREADS", job->cpus);
     if (job->snapshot)
-        add_variable(env, "DATA_SNAPSHOT", job->snapshot);
-    return env;
+        bad |= add_variable(env, "DATA_SNAPSHOT", job->snapshot);
+    return whole(env, bad);
 }
 
-static void add_amount(json_t *some, const char *name, uint64_t amount)
+static int add_amount(json_t *some, const char *name, uint64_t amount)
 {
     char text[24];
     snprintf(text, sizeof text, "%llu", (unsigned long long)amount);
-    if (amount)
-        json_object_set_new(some, name, json_string(text)); /* amounts are texts there */
+    /* amounts are texts there */
+    return amount ? json_object_set_new(some, name, json_string(text)) : 0;
 }
 
 /* Requests equal limits: the scheduler then gives whole processors where it is told to. */
 static json_t *resources_of(const struct tw_jobfile_job *job)
 {
     json_t *some = json_object();
-    add_amount(some, "cpu", job->cpus);
-    add_amount(some, "nvidia.com/gpu", job->gpus);
+    int bad = add_amount(some, "cpu", job->cpus);
+    bad |= add_amount(some, "nvidia.com/gpu", job->gpus);
+    some = whole(some, bad);
     return json_pack("{s:O, s:o}", "requests", some, "limits", some);
 }
 
 static json_t *selector_of(const struct tw_jobfile_job *job)
 {
     json_t *out = json_object();
+    int bad = out ? 0 : -1;
     for (const char *const *p = job->pool; p && *p; p++) {
         char *label = tw_strndup(*p, jf_label_length(*p));
-        if (label)
-            json_object_set_new(out, label, json_string(*p + strlen(label) + 1));
+        bad |= label ? json_object_set_new(out, label, json_string(*p + strlen(label) + 1)) : -1;
         tw_free(label);
     }
     if (job->driver)
-        json_object_set_new(out, "nvidia.com/cuda.driver-version.full", json_string(job->driver));
-    return out;
+        bad |= json_object_set_new(out, "nvidia.com/cuda.driver-version.full",
+                                   json_string(job->driver));
+    return whole(out, bad);
 }
 
 static json_t *metadata_of(const struct tw_jobfile_job *job, bool named)
 {
     json_t *labels = json_pack("{s:s}", "app.kubernetes.io/name", job->name);
     json_t *out = json_object();
+    int bad = 0;
     if (job->run_id)
-        json_object_set_new(labels, "app.kubernetes.io/instance", json_string(job->run_id));
+        bad |= json_object_set_new(labels, "app.kubernetes.io/instance", json_string(job->run_id));
     if (named)
-        json_object_set_new(out, "name", json_string(job->name));
+        bad |= json_object_set_new(out, "name", json_string(job->name));
     if (named && job->space)
-        json_object_set_new(out, "namespace", json_string(job->space));
-    json_object_set_new(out, "labels", labels);
-    return out;
+        bad |= json_object_set_new(out, "namespace", json_string(job->space));
+    bad |= json_object_set_new(out, "labels", labels);
+    return whole(out, bad);
 }
 
 static json_t *container_of(const struct tw_jobfile_job *job, const char *name)
 {
     json_t *out = json_object();
+    int bad = 0;
     if (name)
-        json_object_set_new(out, "name", json_string(name));
+        bad |= json_object_set_new(out, "name", json_string(name));
     if (job->image)
-        json_object_set_new(out, "image", json_string(job->image));
-    json_object_set_new(out, "command", command_of(job));
-    json_object_set_new(out, "env", env_of(job));
+        bad |= json_object_set_new(out, "image", json_string(job->image));
+    bad |= json_object_set_new(out, "command", command_of(job));
+    bad |= json_object_set_new(out, "env", env_of(job));
     if (job->cpus || job->gpus)
-        json_object_set_new(out, "resources", resources_of(job));
+        bad |= json_object_set_new(out, "resources", resources_of(job));
     if (job->claim)
-        json_object_set_new(out, "volumeMounts",
-                            json_pack("[{s:s, s:s, s:b}]", "name", "data", "mountPath",
-                                      job->data_path, "readOnly", 1));
-    return out;
+        bad |= json_object_set_new(out, "volumeMounts",
+                                   json_pack("[{s:s, s:s, s:b}]", "name", "data", "mountPath",
+                                             job->data_path, "readOnly", 1));
+    return whole(out, bad);
 }
 
-/* Nodes and volumes, into a pod's spec. */
-static void add_placement(json_t *spec, const struct tw_jobfile_job *job)
+/* Nodes and volumes, into a pod's spec. -1: no memory. */
+static int add_placement(json_t *spec, const struct tw_jobfile_job *job)
 {
     json_t *selector = selector_of(job);
+    int bad = selector ? 0 : -1;
     if (json_object_size(selector) > 0)
-        json_object_set(spec, "nodeSelector", selector);
+        bad |= json_object_set(spec, "nodeSelector", selector);
     json_decref(selector);
     if (job->claim)
-        json_object_set_new(spec, "volumes",
-                            json_pack("[{s:s, s:{s:s, s:b}}]", "name", "data",
-                                      "persistentVolumeClaim", "claimName", job->claim, "readOnly",
-                                      1));
+        bad |= json_object_set_new(spec, "volumes",
+                                   json_pack("[{s:s, s:{s:s, s:b}}]", "name", "data",
+                                             "persistentVolumeClaim", "claimName", job->claim,
+                                             "readOnly", 1));
+    return bad;
 }
 
 static json_t *pod_of(const struct tw_jobfile_job *job, const char *container)
 {
     json_t *spec = json_pack("{s:s}", "restartPolicy", "Never");
-    add_placement(spec, job);
-    json_object_set_new(spec, "containers", json_pack("[o]", container_of(job, container)));
-    return json_pack("{s:o, s:o}", "metadata", metadata_of(job, false), "spec", spec);
+    int bad = add_placement(spec, job);
+    bad |= json_object_set_new(spec, "containers", json_pack("[o]", container_of(job, container)));
+    return json_pack("{s:o, s:o}", "metadata", metadata_of(job, false), "spec", whole(spec, bad));
 }
 
 static json_int_t nodes_of(const struct tw_jobfile_job *job)
@@ -327,41 +342,43 @@ static json_t *argo_workflow(const struct tw_jobfile_job *job)
     json_t *template = json_pack("{s:s, s:o, s:{s:I, s:s}}", "name", "train", "metadata",
                                  metadata_of(job, false), "retryStrategy", "limit",
                                  (json_int_t)job->retries, "retryPolicy", "OnFailure");
-    add_placement(template, job);
-    json_object_set_new(template, "container", container_of(job, NULL));
+    int bad = add_placement(template, job);
+    bad |= json_object_set_new(template, "container", container_of(job, NULL));
     return json_pack("{s:s, s:s, s:o, s:{s:s, s:[o]}}", "apiVersion", "argoproj.io/v1alpha1",
                      "kind", "Workflow", "metadata", metadata_of(job, true), "spec", "entrypoint",
-                     "train", "templates", template);
+                     "train", "templates", whole(template, bad));
 }
 
 /* The pods are the runtime's: placement and retries stand there, so one is written for the job. */
 static json_t *training_runtime(const struct tw_jobfile_job *job)
 {
     json_t *pod = pod_of(job, "node"), *metadata = metadata_of(job, true);
-    json_object_set_new(json_object_get(metadata, "labels"), "trainer.kubeflow.org/framework",
-                        json_string("torch"));
+    const int bad = json_object_set_new(json_object_get(metadata, "labels"),
+                                        "trainer.kubeflow.org/framework", json_string("torch"));
     json_t *replicated = json_pack("{s:s, s:{s:{s:{s:s}}, s:{s:I, s:o}}}", "name", "node",
                                    "template", "metadata", "labels",
                                    "trainer.kubeflow.org/trainjob-ancestor-step", "trainer", "spec",
                                    "backoffLimit", (json_int_t)job->retries, "template", pod);
     return json_pack("{s:s, s:s, s:o, s:{s:{s:I, s:{}}, s:{s:{s:{s:i}, s:[o]}}}}", "apiVersion",
                      "trainer.kubeflow.org/v1alpha1", "kind", "TrainingRuntime", "metadata",
-                     metadata, "spec", "mlPolicy", "numNodes", nodes_of(job), "torch", "template",
-                     "spec", "failurePolicy", "maxRestarts", 0, "replicatedJobs", replicated);
+                     whole(metadata, bad), "spec", "mlPolicy", "numNodes", nodes_of(job), "torch",
+                     "template", "spec", "failurePolicy", "maxRestarts", 0, "replicatedJobs",
+                     replicated);
 }
 
 static json_t *train_job(const struct tw_jobfile_job *job)
 {
     json_t *trainer = json_pack("{s:I, s:o, s:o}", "numNodes", nodes_of(job), "command",
                                 command_of(job), "env", env_of(job));
+    int bad = 0;
     if (job->image)
-        json_object_set_new(trainer, "image", json_string(job->image));
+        bad |= json_object_set_new(trainer, "image", json_string(job->image));
     if (job->cpus || job->gpus)
-        json_object_set_new(trainer, "resourcesPerNode", resources_of(job));
+        bad |= json_object_set_new(trainer, "resourcesPerNode", resources_of(job));
     return json_pack("{s:s, s:s, s:o, s:{s:{s:s, s:s}, s:o}}", "apiVersion",
                      "trainer.kubeflow.org/v1alpha1", "kind", "TrainJob", "metadata",
                      metadata_of(job, true), "spec", "runtimeRef", "name", job->name, "kind",
-                     "TrainingRuntime", "trainer", trainer);
+                     "TrainingRuntime", "trainer", whole(trainer, bad));
 }
 
 int tw_jobfile_write(enum tw_jobfile_kind kind, const struct tw_jobfile_job *job, char **out,
@@ -389,7 +406,9 @@ int tw_jobfile_write(enum tw_jobfile_kind kind, const struct tw_jobfile_job *job
         document[1] = train_job(job);
         count = 2;
     }
-    rc = jf_yaml_write((const json_t *const *)document, count, out, err);
+    if (!document[0] || !document[count - 1])
+        rc = tw_no_memory(err, "for a manifest");
+    rc = rc ? rc : jf_yaml_write((const json_t *const *)document, count, out, err);
     for (size_t i = 0; i < count; i++)
         json_decref(document[i]);
     return rc;

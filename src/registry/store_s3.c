@@ -395,7 +395,8 @@ static int s3_list(struct tw_store *store, const char *folder,
         *token = '\0';
         rc = query.failed ? tw_no_memory(&why, "listing %s", s->spec) : ask(s, &call, folder, &why);
         if (rc != 0)
-            twin_error_set(err, rc == TWIN_ENOENT ? TWIN_EIO : rc, "%s: %s", s->spec, why.message);
+            rc = twin_error_set(err, rc == TWIN_ENOENT ? TWIN_EIO : rc, "%s: %s", s->spec,
+                                why.message);
         const char *at = call.answer;
         if (rc == 0 && tw_s3_tag(&at, "IsTruncated", more, sizeof more) &&
             strcmp(more, "true") == 0) {
