@@ -2,10 +2,12 @@
 /* The registry without its command: names, entries both ways, a log without memory, two writers. */
 #include "src/net/http.h"
 #include "src/registry/registry.h"
+#include "src/registry/sink.h"
 
 #include "base.h"
 #include "sha256.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,6 +53,83 @@ static struct tw_entry version(uint64_t number)
     struct tw_entry e = {.kind = TW_ENTRY_ADD, .model = "m", .version = number, .why = ""};
     memset(e.artifact, 'a', 64);
     return e;
+}
+
+/* The value of "Name: value", without the blanks around it, and no other name's. */
+static void test_heads(void **state)
+{
+    static const struct {
+        const char *line, *value;
+    } lines[] = {{"ETag: \"x\"", "\"x\""},
+                 {"etag:\t \"x\" \t", "\"x\""},
+                 {"etag:", ""},
+                 {"etag: ", ""},
+                 {"etags: x", NULL},
+                 {"etag", NULL},
+                 {"x-etag: x", NULL},
+                 {"", NULL}};
+    char out[8], small[3];
+    uint64_t number = 9;
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const bool given = tw_http_given(lines[i].line, strlen(lines[i].line), "etag", out,
+                                         sizeof out);
+        assert_int_equal(given, lines[i].value != NULL);
+        if (given)
+            assert_string_equal(out, lines[i].value);
+    }
+    assert_false(tw_http_given("a: bcd", 6, "a", small, sizeof small));
+    assert_string_equal(small, "bc");
+    assert_true(tw_http_given("a: bcd", 5, "a", small, sizeof small)); /* as long as it was said */
+    assert_false(tw_http_given_number("b: 1", 4, "a", 5, &number));
+    assert_int_equal(number, 9);
+    assert_true(tw_http_given_number("a: 5", 4, "a", 5, &number));
+    assert_int_equal(number, 5);
+    for (const char *const *bad = (const char *const[]){"a: 6", "a: -1", "a: 1x", "a:", NULL}; *bad;
+         bad++) {
+        number = 9;
+        assert_true(tw_http_given_number(*bad, strlen(*bad), "a", 5, &number));
+        assert_int_equal(number, 0);
+    }
+}
+
+/* What arrives in pieces is what was written and digested; no more than was allowed. */
+static void test_sink(void **state)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_buf b = {.cap = 6};
+    struct tw_sink k = {.into = &b, .fd = -1};
+    char hex[65];
+    (void)state;
+    assert_int_equal(tw_sink_begin(&k, "x", NULL), 0);
+    assert_true(tw_sink_take(&k, "ab", 2) && tw_sink_take(&k, "", 0) && tw_sink_take(&k, "cde", 3));
+    assert_false(tw_sink_take(&k, "f", 1)); /* the buffer's limit */
+    assert_int_equal(tw_sink_end(&k, TWIN_EIO, "x", NULL), TWIN_EIO);
+    assert_string_equal(b.data, "abcde");
+    tw_buf_free(&b);
+
+    k = (struct tw_sink){.fd = -1, .most = 3};
+    assert_int_equal(tw_sink_begin(&k, "x", NULL), 0);
+    assert_true(tw_sink_take(&k, "abc", 3));
+    assert_false(tw_sink_take(&k, "d", 1));
+    assert_true(k.over && k.bytes == 3);
+    assert_int_equal(tw_sink_end(&k, 0, "x", NULL), 0);
+    assert_true(tw_sha256_of("abc", 3, hex));
+    assert_string_equal(k.sha256, hex);
+    assert_int_equal(tw_sink_is(&k, hex, 3, "x", NULL), 0);
+    assert_int_equal(tw_sink_is(&k, hex, 4, "x", &err), TWIN_EFORMAT);
+    hex[0] ^= 1;
+    assert_int_equal(tw_sink_is(&k, hex, 3, "x", NULL), TWIN_EFORMAT);
+
+    /* a file that takes nothing: its own reason, whatever whoever gave the bytes says */
+    k = (struct tw_sink){.fd = open("/dev/full", O_WRONLY | O_CLOEXEC)};
+    assert_true(k.fd >= 0);
+    assert_int_equal(tw_sink_begin(&k, "x", NULL), 0);
+    assert_false(tw_sink_take(&k, "abc", 3));
+    err = (struct twin_error)TWIN_ERROR_INIT;
+    assert_int_equal(tw_sink_end(&k, TWIN_EFORMAT, "x", &err), TWIN_EIO);
+    assert_non_null(strstr(err.message, "cannot write a copy of x"));
+    close(k.fd);
 }
 
 static void test_loopback(void **state)
@@ -269,6 +348,8 @@ static void test_reading_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_sink),
         cmocka_unit_test(test_loopback),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_entries_both_ways),
