@@ -110,16 +110,17 @@ class Held:
         if mine is None:
             return set(), set()
         tail, out, here = step >= self.zero.info.steps, set(), set()
+        own = self.each_its_own(at)
         for s, rows in zip(self.others, at):
             for where, r in rows.items():
                 if s is self.zero:
-                    why = self.why_not(r, step, mine, at, tail)
+                    why = self.why_not(r, step, mine, at, tail, own)
                 elif tail or is_part(r) or where in mine:
                     continue
                 elif r.key[1] == GRADIENT and not self.is_reduced(r, step):
                     why = UNREDUCED
                 else:
-                    why = ITS_OWN if self.each_its_own(r, at) else ""
+                    why = ITS_OWN if own and r.key[1] == MOMENT else ""
                 if why is None:
                     continue
                 if why == REWRITTEN:
@@ -130,7 +131,7 @@ class Held:
                     self.say(r, why)
         return out, here
 
-    def why_not(self, r, step, mine, at, tail):
+    def why_not(self, r, step, mine, at, tail, own):
         """Why rank 0's record does not stand for all; None where it does. "": the ranks differ."""
         if r.key[1] == GRADIENT:
             if r.occurrence > 0 or (r.key, 1) in mine:
@@ -150,15 +151,13 @@ class Held:
         for x in theirs:
             if x is None and tail:
                 return NOT_AT_END
-            if x is None and self.each_its_own(r, at):
+            if x is None and own and r.key[1] == MOMENT:
                 return ITS_OWN
         return ""
 
     @staticmethod
-    def each_its_own(r, at):
-        """Is all optimizer state of the step of one rank alone, and do several ranks hold some?"""
-        if r.key[1] != MOMENT:
-            return False
+    def each_its_own(at):
+        """Is all optimizer state of the step of one rank each, and do several ranks hold some?"""
         held = [{where for where in rows if where[0][1] == MOMENT} for rows in at]
         every = [where for some in held for where in some]
         return len(every) == len(set(every)) and sum(map(bool, held)) > 1

@@ -150,9 +150,10 @@ class Notes:
         claims say that with their rules, each of which is held against the recordings.
         """
         need(what in STATE_COMPARED, "nobody knows %s", what)
-        words = [Rules(c).words & WITH for c in self.ranges({"runs": runs})]
-        words = [w for w in words if w] or [set()]
-        need(STATE_COMPARED[what] == words[0], "it was other records that were compared")
+        need(STATE_COMPARED[what] == self.words_of(runs), "it was other records that were compared")
+
+    def words_of(self, runs):
+        return set().union(*(Rules(c).words & WITH for c in self.ranges({"runs": runs})))
 
     @form(
         r"between .* ranks (weights[a-z ,]*?)(?: alone)? are compared, after each step and by their "
@@ -161,10 +162,7 @@ class Notes:
     def between_numbers(self, what, gradients, moments):
         ranks = self.verdict.get("ranks") or [0] * len(self.runs)
         across = [i for i in range(2, len(self.runs) + 1) if ranks[i - 1] != ranks[0]]
-        found = [
-            set().union(*(Rules(c).words & WITH for c in self.ranges({"runs": [1, i]})))
-            for i in across
-        ]
+        found = [self.words_of([1, i]) for i in across]
         every = set.intersection(*found) if found else set()
         need(STATE_COMPARED.get(what) == every, "of all of these it was other records")
         need((gradients is None) == ("with-gradients" in every), "gradients are among them, or not")

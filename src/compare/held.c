@@ -103,6 +103,27 @@ void tw_say_lost_weights(struct tw_cmp *c, const struct tw_view *v, uint32_t ste
                       v->proc->run + 1, (unsigned long long)v->dropped, step, v->proc->rank);
 }
 
+/* Is every record of optimizer state in this step of one rank alone, and do several ranks hold
+ * some? */
+static bool each_its_own(const struct tw_ranks *k)
+{
+    size_t holders = 0;
+    for (size_t i = 0; i < k->n; i++) {
+        bool holds = false;
+        for (size_t j = 0; j < k->view[i].count; j++) {
+            const struct tw_rec *r = &k->view[i].rec[j];
+            if (r->kind != TWIN_KIND_MOMENT)
+                continue;
+            holds = true;
+            for (size_t m = 0; m < k->n; m++)
+                if (m != i && tw_ranks_counterpart(&k->view[m], r))
+                    return false;
+        }
+        holders += holds;
+    }
+    return holders > 1;
+}
+
 bool tw_adds_to(const struct tw_proc *p, const struct tw_proc *zero)
 {
     return p->info->steps > 0 && p->ordinal == zero->ordinal && !tw_proc_is_loader(p) &&
@@ -128,6 +149,7 @@ int tw_ranks_load(struct tw_ranks *k, const struct tw_proc *zero, struct twin_er
         if (v->count)
             qsort(v->rec, v->count, sizeof *v->rec, by_token);
     }
+    k->own_moments = each_its_own(k);
     return 0;
 }
 
@@ -314,29 +336,6 @@ void tw_held_in_one_phase(struct tw_cmp *c, const struct tw_side *sa, const stru
     tw_free(token[1].token);
 }
 
-/* ---- optimizer state: each rank's own? */
-
-/* Is every record of optimizer state in this step of one rank alone, and do several ranks hold
- * some? */
-static bool each_its_own(const struct tw_ranks *k)
-{
-    size_t holders = 0;
-    for (size_t i = 0; i < k->n; i++) {
-        bool holds = false;
-        for (size_t j = 0; j < k->view[i].count; j++) {
-            const struct tw_rec *r = &k->view[i].rec[j];
-            if (r->kind != TWIN_KIND_MOMENT)
-                continue;
-            holds = true;
-            for (size_t m = 0; m < k->n; m++)
-                if (m != i && tw_ranks_counterpart(&k->view[m], r))
-                    return false;
-        }
-        holders += holds;
-    }
-    return holders > 1;
-}
-
 /* ---- rank 0 for all */
 
 /* Does every rank hold what rank 0 holds? Else a reason, or a note, was given. */
@@ -354,7 +353,7 @@ static bool all_hold(const struct tw_ranks *k, const struct tw_view *own, const 
             continue;
         if (!x && tail)
             tw_say_not_held(k->c, k->side, v, r, not_at_end);
-        else if (!x && r->kind == TWIN_KIND_MOMENT && each_its_own(k))
+        else if (!x && r->kind == TWIN_KIND_MOMENT && k->own_moments)
             tw_say_not_held(k->c, k->side, v, r, its_own);
         else if (!x)
             say_other(k, v, r, rank, "recorded nothing of it, and rank 0 did");
@@ -380,7 +379,7 @@ static void leave_out_others(const struct tw_ranks *k, const struct tw_view *own
                 continue;
             if (r->kind == TWIN_KIND_GRADIENT && !is_reduced(k, own->proc, v, r))
                 tw_say_not_held(k->c, k->side, v, r, unreduced);
-            else if (r->kind == TWIN_KIND_MOMENT && each_its_own(k))
+            else if (r->kind == TWIN_KIND_MOMENT && k->own_moments)
                 tw_say_not_held(k->c, k->side, v, r, its_own);
             else
                 say_other(k, v, r, v->proc->rank, "recorded some of it, and rank 0 nothing");

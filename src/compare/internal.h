@@ -654,8 +654,8 @@ int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, const struct tw_s
                     const struct tw_side *b, int64_t shift, struct tw_scan *out,
                     struct twin_error *err);
 /*
- * What differs in one step that tw_weights_only() compares, for a tolerance. The caller frees the
- * views and *d where 0 is returned. *left_out: large tensors that could not be compared.
+ * What differs in one step that tw_weights_only() compares. The caller frees the views and *d where
+ * 0 is returned. *left_out: large tensors that could not be compared.
  */
 int tw_weights_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *a,
                     struct tw_view *b, struct tw_stepdiff *d, size_t *left_out,

@@ -40,6 +40,8 @@ struct tw_ranks {
     struct tw_view *view; /* each in an order of its own, for tw_ranks_counterpart() */
     size_t n;
     uint32_t step;
+    bool own_moments; /* all optimizer state of the step is of one rank each, and several have some
+                       */
 };
 /* Of the processes whose parts are added to those of `zero`, a process of rank 0. */
 int tw_ranks_load(struct tw_ranks *k, const struct tw_proc *zero, struct twin_error *err);

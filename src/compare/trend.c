@@ -145,15 +145,16 @@ static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, stru
 {
     struct tw_view va, vb;
     struct tw_stepdiff d;
-    int rc = tw_scan_step(c, s, step, &va, &vb, &d, err);
+    size_t left_out;
+    int rc = s->weights_only ? tw_weights_step(c, s, step, &va, &vb, &d, &left_out, err)
+                             : tw_scan_step(c, s, step, &va, &vb, &d, err);
     if (rc != 0)
         return rc;
     for (size_t i = 0; i < d.count; i++) {
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d.d[i], &va, &vb, &v);
         bool alone = d.d[i].type == TWIN_FINDING_ONLY_A || d.d[i].type == TWIN_FINDING_ONLY_B;
-        const bool compared = !s->weights_only || tw_is_updated_weight(v, r, NULL);
-        if (tw_diff_significant(&d.d[i]) && compared && !(alone && c->o->arms))
+        if (tw_diff_significant(&d.d[i]) && !(alone && c->o->arms))
             onset(c, s, t, step, r);
     }
     add_points(t, step, &va, &vb, &d);

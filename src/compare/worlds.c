@@ -122,8 +122,8 @@ static int load_state(struct tw_cmp *c, const struct tw_pair *p, const struct tw
     tw_view_filter(b, is_whole, NULL);
     if (rc == 0 && *shards)
         rc = tw_turns_join(c, a, b, out, by_turns, err);
-    out->gradients |= both_have(a, b, TWIN_KIND_GRADIENT);
-    out->moments |= both_have(a, b, TWIN_KIND_MOMENT);
+    out->gradients = out->gradients || both_have(a, b, TWIN_KIND_GRADIENT);
+    out->moments = out->moments || both_have(a, b, TWIN_KIND_MOMENT);
     return rc;
 }
 

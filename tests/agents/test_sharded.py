@@ -155,6 +155,8 @@ def test_other_numbers_of_ranks_are_compared(tmp_path):
     for a, b in (*pairs, (two, odd), (one, both), (both, four)):
         verdict, checked = judged(tmp_path, a, b)
         assert verdict["outcome"] == "same", verdict["unseen"]
+        what = "only rank 0's weights, gradients and optimizer state, and those that the ranks hold"
+        assert any(what in n for n in verdict["notes"]), verdict["notes"]
         assert ", 0 refuted" in checked, checked
     for a, b in ((changed, four), (four, changed), (one, changed), (odd, changed)):
         verdict, checked = judged(tmp_path, a, b)

@@ -236,6 +236,10 @@ static void no_mutant_is_the_same(void **state)
                 if (mutant < DIFFERENCES) {
                     expect_place(v, 1, place[mutant - 1].phase, place[mutant - 1].kind,
                                  place[mutant - 1].name);
+                    if (mutant == GRADIENT_OF_ALL)
+                        assert_int_equal(onset(v, "gradients"), 1);
+                    assert_int_equal(onset(v, "weights"), UINT32_MAX);
+                    assert_int_equal(onset(v, "activations"), UINT32_MAX);
                     assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
                 } else if (mutant != NO_MOMENT && mutant != NO_GRADIENT) {
                     /* of these rank 0's may be missing, which the other run then has alone */

@@ -456,9 +456,10 @@ static void no_rank_is_named(void **state)
 static void where_it_goes_on_is_not_known(void **state)
 {
     (void)state;
-    struct synth *run[2];
-    for (int i = 0; i < 2; i++) {
-        const struct job j = {.ranks = i ? 4 : 2};
+    struct synth *run[3];
+    for (int i = 0; i < 3; i++) {
+        /* the last one has other weights from step 1 on */
+        const struct job j = {.ranks = i ? 4 : 2, .mutant = i == 2 ? ELEMENT : NONE};
         run[i] = synth_new("job");
         for (int r = 0; r < j.ranks; r++) {
             struct twin_writer *w = synth_process(run[i], r, j.ranks, NULL);
@@ -478,8 +479,14 @@ static void where_it_goes_on_is_not_known(void **state)
     expect_note(v, "run 1 has 2 ranks, run 2 4: only rank 0's weights, and those that the ranks "
                    "hold parts of, can be compared");
     twin_verdict_free(v);
-    synth_free(run[0]);
-    synth_free(run[1]);
+    v = compare(run[0], run[2], &arms);
+    expect_place(v, 1, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w");
+    assert_int_equal(onset(v, "weights"), 1);
+    /* as parts these are others, as wholes they are the same */
+    assert_int_equal(onset(v, "initial weights"), UINT32_MAX);
+    twin_verdict_free(v);
+    for (int i = 0; i < 3; i++)
+        synth_free(run[i]);
 }
 
 int main(void)
