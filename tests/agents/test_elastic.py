@@ -60,7 +60,9 @@ def test_check_says_that_plain_differs(twinrun, job):
         timeout=600,
     )
     assert (
-        done.rc == 1 and done.json["outcome"] == "differ" and done.json["first"]["kind"] == "weight"
+        done.rc == 1
+        and done.json["outcome"] == "differ"
+        and done.json["first"]["kind"] == "gradient"
     ), done
 
 
