@@ -188,6 +188,24 @@ def test_what_waits_is_posted_as_it_was_asked_for(world):
     assert w.notes == [("match-order", "match 1 of rank 0: the process group ends")]
 
 
+def test_a_signal_amid_posting_leaves_nothing_that_waits_for_ever(world, monkeypatch):
+    w = world((2, 0))
+    request = w.ask()
+    w.send(2)
+
+    class Signal(BaseException):
+        pass
+
+    def handler(*_):
+        raise Signal
+
+    monkeypatch.setattr(w.replay, "_receive", handler)
+    with pytest.raises(Signal):
+        w.replay.look()
+    w.replay.wait(request, None)
+    assert request.inner is None and "interrupted" in str(request.error)
+
+
 def test_it_is_released_with_another_rank(world):
     w = world((2, 0))
     w.ask()
@@ -299,6 +317,7 @@ def recording(job, home, *which):
 
 
 def replay(job, recorded, *which, wait=60, before=()):
+    """The same program, or another one, in the order of a recorded run."""
     options = ["--pin", "hash-seed", "--replay-wait", wait, "--replay-order", recorded]
     return job(["run", *options], *which, before=before)
 
@@ -312,7 +331,7 @@ def test_the_order_is_the_recorded_one(twinrun, home, job):
     assert "no difference was found" in done.out, done
 
 
-def test_an_order_that_chance_does_not_give_and_other_programs(job, home, tmp_path):
+def test_an_order_that_chance_does_not_give_and_other_programs(twinrun, job, home, tmp_path):
     """The recorded order is the reverse of that of the ranks."""
     folder, shown = recording(job, home, "321", "recv,irecv,group", 2)
     assert shown.split() == ["3", "2", "1"] * 6
@@ -335,3 +354,8 @@ def test_an_order_that_chance_does_not_give_and_other_programs(job, home, tmp_pa
     done = replay(job, folder, "free", "recv", 1, before=["sh", damage])
     assert "rank 0: its order file cannot be read" in done.err
     assert sorted(done.out.split()) == ["1", "2", "3"]
+
+    (trace,) = (folder / "ranks").glob("0.*.twt")
+    trace.write_bytes(trace.read_bytes()[:-9])
+    done = twinrun("run", "--replay-order", folder, "--", "echo", "ran")
+    assert done.rc == 2 and done.out == "" and "lacks records" in done.err, done

@@ -9,6 +9,22 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+/* ---- who starts ranks */
+
+static void test_launchers_of_pytorch(void **state)
+{
+    (void)state;
+    char *yes[][4] = {{"torchrun", "a.py", NULL},
+                      {"/opt/bin/torchrun", NULL},
+                      {"python", "-m", "torch.distributed.run", NULL},
+                      {"sh", "-c", "A=1 accelerate launch a.py", NULL}};
+    char *no[][4] = {{"python", "train.py", NULL}, {"./mytorchrun", NULL}, {"true", NULL}};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        assert_true(twin_launch_names_torch(yes[i]));
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        assert_false(twin_launch_names_torch(no[i]));
+}
+
 /* ---- environment */
 
 static void test_environment(void **state)
@@ -446,6 +462,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "--end-with-many-files") == 0)
         end_with_many_files();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_launchers_of_pytorch),
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_window_is_passed_for_operations_only),
         IN_FOLDER(test_parts),

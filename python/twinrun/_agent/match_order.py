@@ -23,8 +23,9 @@ from .order_file import NOBODY, TAGS
 NOTE, TOLD_NOTE, TOLD_FILE = "match-order", "match-order-told", "order.released"
 
 TOLD_EVERY = 0.1  # seconds between looks for other ranks' word
-LOOK_EVERY = 0.001  # seconds between looks for messages
-TURNS = 50  # looks without a pause
+LOOK_EVERY = 0.001  # seconds between looks for messages, at the most
+PAUSE = 0.00005  # and at first, of a receive that blocks
+LATE_EVERY = 0.01  # seconds between looks whether it is late
 STOP_WITHIN = 2.0
 
 
@@ -63,6 +64,7 @@ class Request:
         self.number = 0
         self.key = None
         self.began = time.monotonic()
+        self.late_next = self.began  # when it is looked whether it is late
         self.late_since = None  # another message could be taken since then
         self.most = None  # seconds that it may be held: half of its time; None: no bound
         self.inner = self.error = None
@@ -239,6 +241,9 @@ class Replay:
     def _late(self, request):
         """Is the rank given up for this one?"""
         now = time.monotonic()
+        if now < request.late_next:
+            return False
+        request.late_next = now + LATE_EVERY
         if now - self.told_at >= TOLD_EVERY:
             self.told_at = now
             if os.path.exists(os.path.join(self.folder, TOLD_FILE)):
@@ -331,13 +336,18 @@ class Replay:
     def wait(self, request, seconds):
         """Until it is posted, which it is within half of the time at the latest."""
         end = None if not seconds else time.monotonic() + seconds / 2
-        turns = 0
+        pause = PAUSE
         while not request.posted.is_set():
-            self.look()
-            if request.posted.is_set():
-                return
+            with self.lock:
+                self.look()
+                if request.posted.is_set():
+                    return
+                if request not in self.line:
+                    # a signal handler of the job has raised while it was being posted
+                    request.error = RuntimeError("the receive was interrupted while it was posted")
+                    request.posted.set()
+                    return
             if end is not None and time.monotonic() >= end:
                 self.release("%s: the program waits no longer" % self._name(request))
-            turns += 1
-            if turns > TURNS:
-                time.sleep(LOOK_EVERY)
+            time.sleep(pause)
+            pause = min(2 * pause, LOOK_EVERY)
