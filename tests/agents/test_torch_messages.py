@@ -173,6 +173,7 @@ def main(rank, meet, lie):
         dist.scatter(half, [taken[:2].clone(), taken[2:].clone()] if rank else None, src=1)
         dist.gather(half, [noise(2), noise(2)] if rank else None, dst=1)
         dist.all_to_all_single(each, taken)
+        dist.barrier()
         with torch.no_grad():
             w -= 0.1 * (taken + each + kept + every[1])
     time.sleep(0.5)  # gloo's thread drops its last work first: else PyTorch 2.13 may abort
@@ -212,10 +213,17 @@ def test_who_only_receives(python):
 OPERATIONS = ("--json", "--runs", "2", "--level", "ops", "--no-zoom", "--no-telemetry")
 
 
-def test_what_a_buffer_holds_before_it_receives_is_no_input(twinrun, script, python, tmp_path):
+def test_what_a_buffer_holds_before_it_receives_is_no_input(
+    twinrun, script, python, tmp_path, home
+):
     script("buffers.py", BUFFERS)
     done = twinrun("check", *OPERATIONS, "--", python, "buffers.py", tmp_path, "truth")
     assert done.rc == 0 and done.json["outcome"] == "same", done
+    # the byte that a barrier is given is nobody's: by chance alone it is the same in both runs
+    for path in (home / "runs").glob("*/ranks/*.twt"):
+        with trace.Trace.open(str(path)) as t:
+            barrier = {t.key(r)[2] for r in t.records() if "c10d::barrier" in t.key(r)[2]}
+        assert barrier == {"c10d::barrier.arguments"}, path
     done = twinrun("check", *OPERATIONS, "--", python, "buffers.py", tmp_path, "lie")
     assert done.rc == 1, done
     first = done.json["first"]

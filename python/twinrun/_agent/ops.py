@@ -84,7 +84,7 @@ _LISTED_CUDA = {
 
 # What these find in their first argument means nothing, uninitialised memory as often as not: they
 # only write it. The same holds for the buffers that a collective receives into, until somebody has
-# waited for it.
+# waited for it, and for the one byte that a barrier is given.
 _OVERWRITING = {
     "bernoulli_",
     "normal_",
@@ -99,6 +99,7 @@ _OVERWRITING = {
     "copy_",
     "_foreach_copy_",
     "_foreach_zero_",
+    "barrier",
     "recv_",
     "recv_any_source_",
     "wait_tensor",
