@@ -189,6 +189,24 @@ static void expect_line(const struct twin_verdict *v, const char *line)
     tw_free(out);
 }
 
+/* A rank whose place in the job's mesh is known is named by both, wherever it stands. */
+static void role_text(void **state)
+{
+    (void)state;
+    struct twin_finding f[2] = {gradient(), gradient()};
+    f[0].rank = 2;
+    f[0].seat = (char *)"pp 1, dp 0";
+    f[1].rank = 3;
+    f[1].seat = (char *)"pp 1, ep\0332";
+    struct twin_verdict v = differing(&f[0]);
+    v.origins = f;
+    v.origin_count = 2;
+    expect_line(&v, "rank 2 (pp 1, dp 0)");
+    expect_line(&v, "also   rank 3 (pp 1, ep\\x1b2) grad of encoder.embed.weight\n");
+    f[1].seat = NULL;
+    expect_line(&v, "also   rank 3 grad of encoder.embed.weight\n");
+}
+
 /* What of run 1 the word "same" is about: said where that is not all of it. */
 static void range_text(void **state)
 {
@@ -656,6 +674,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(differ_text),
+        cmocka_unit_test(role_text),
         cmocka_unit_test(same_text),
         cmocka_unit_test(range_text),
         cmocka_unit_test(inconclusive_and_error_text),

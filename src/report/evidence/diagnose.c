@@ -213,8 +213,11 @@ static bool roundings(const struct twin_finding *x)
 static char *place_text(const char *before, const struct twin_finding *x)
 {
     char *safe = tw_printable(x->name, strnlen(x->name, 120));
-    char *s = tw_printf("%sfirst at step %u, rank %d, %s of %s", before, x->step_a, (int)x->rank,
-                        twin_phase_name(x->phase), safe ? safe : "?");
+    struct tw_buf rank = {0};
+    tw_say_rank(&rank, x);
+    char *s = tw_printf("%sfirst at step %u, %s, %s of %s", before, x->step_a,
+                        rank.data ? rank.data : "?", twin_phase_name(x->phase), safe ? safe : "?");
+    tw_buf_free(&rank);
     tw_free(safe);
     return s;
 }

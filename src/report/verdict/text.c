@@ -204,8 +204,10 @@ static void put_also(struct page *p, const struct twin_verdict *v, bool ranks)
         return;
     for (size_t i = 1; i < v->origin_count && i < 4; i++) {
         tw_buf_puts(&b, i > 1 ? "; " : "");
-        if (ranks && v->origins[i].rank != v->first->rank)
-            tw_buf_printf(&b, "rank %d ", v->origins[i].rank);
+        if (ranks && v->origins[i].rank != v->first->rank) {
+            tw_say_rank(&b, &v->origins[i]);
+            tw_buf_puts(&b, " ");
+        }
         tw_say_what(&b, &v->origins[i]);
         if (v->origins[i].step_a != v->first->step_a)
             tw_buf_printf(&b, ", step %u", v->origins[i].step_a);
@@ -273,8 +275,10 @@ static void put_origins(struct page *p, const struct twin_transplant *t)
                       100 * o->rate, 100 * o->low, 100 * o->high, f->layer);
         tw_say_what(&b, f);
         tw_buf_printf(&b, ", first in step %u", f->step_a);
-        if (f->rank > 0)
-            tw_buf_printf(&b, " of rank %d", f->rank);
+        if (f->rank > 0) {
+            tw_buf_puts(&b, " of ");
+            tw_say_rank(&b, f);
+        }
         if (f->text[0] && f->kind != TWIN_KIND_STATE) {
             tw_buf_puts(&b, ", ");
             tw_say_safe(&b, f->text, 80);

@@ -90,8 +90,10 @@ static void page_also(struct twin_page *p, const struct twin_verdict *v)
     struct tw_buf b = {0};
     for (size_t i = 1; i < v->origin_count && i < 4; i++) {
         tw_buf_puts(&b, i > 1 ? "; " : "");
-        if (v->origins[i].rank != v->first->rank)
-            tw_buf_printf(&b, "rank %d ", v->origins[i].rank);
+        if (v->origins[i].rank != v->first->rank) {
+            tw_say_rank(&b, &v->origins[i]);
+            tw_buf_puts(&b, " ");
+        }
         tw_say_what(&b, &v->origins[i]);
         if (v->origins[i].step_a != v->first->step_a)
             tw_buf_printf(&b, ", step %u", v->origins[i].step_a);

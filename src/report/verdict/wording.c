@@ -72,6 +72,16 @@ void tw_say_what(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_printf(b, " (number %u of the step)", f->occurrence + 1);
 }
 
+void tw_say_rank(struct tw_buf *b, const struct twin_finding *f)
+{
+    tw_buf_printf(b, "rank %d", f->rank);
+    if (!f->seat)
+        return;
+    tw_buf_puts(b, " (");
+    tw_say_safe(b, f->seat, 120);
+    tw_buf_puts(b, ")");
+}
+
 /* From the large to the small: step, rank, process, phase, what. Parts that say nothing are left
  * out: rank 0 alone, the main process, the phase of a value. */
 void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
@@ -90,12 +100,9 @@ void tw_say_place(struct tw_buf *b, const struct twin_finding *f, bool ranks)
     /* the arms of a check may be shifted against each other */
     if (f->step_b != f->step_a)
         tw_buf_printf(b, " (%u in run 2)", f->step_b);
-    if (ranks || f->rank != 0)
-        tw_buf_printf(b, DOT "rank %d", f->rank);
-    if ((ranks || f->rank != 0) && f->seat) {
-        tw_buf_puts(b, " (");
-        tw_say_safe(b, f->seat, 120);
-        tw_buf_puts(b, ")");
+    if (ranks || f->rank != 0) {
+        tw_buf_puts(b, DOT);
+        tw_say_rank(b, f);
     }
     if (strcmp(f->process, "main") != 0 && f->process[0]) {
         tw_buf_puts(b, DOT);

@@ -25,6 +25,8 @@ void tw_say_markup(struct tw_buf *b, const char *s);
 /* What a finding is about: "grad of encoder.embed.weight", "state of torch.cpu", "sample indices"
  */
 void tw_say_what(struct tw_buf *b, const struct twin_finding *f);
+/* "rank 3", with what it does in the job where that is known: "rank 3 (pp 1, dp 1)". */
+void tw_say_rank(struct tw_buf *b, const struct twin_finding *f);
 /* Where a finding is: "step 17 · rank 0 · backward · grad of ...", or what happened, for findings
  * that are no records. ranks: say the rank even when it is 0, because other ranks are spoken of as
  * well. */
