@@ -75,6 +75,7 @@ enum tw_isolate_threads_end {
     TW_THREADS_THROUGH,   /* held runs agree with A and the others diverge, as far as it went */
     TW_THREADS_NOT_ALONE, /* a held one diverges */
     TW_THREADS_NOT_HELD,  /* it computed with other numbers all the same */
+    TW_THREADS_ALIKE,     /* one of the others told A's numbers by itself */
     TW_THREADS_GONE,      /* one of the others agrees */
     TW_THREADS_FAILED,    /* a run failed, was not made, or could not be judged */
 };

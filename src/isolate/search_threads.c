@@ -15,6 +15,7 @@
 
 #include "base.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Of C(7, 3) = 35 arrangements one looks as convincing as that in which all free runs diverge and
@@ -73,8 +74,9 @@ static enum tw_isolate_threads_end judge(struct tw_isolate *c, const struct twin
     struct twin_verdict *v = NULL;
     if (tw_run_failed(run))
         return TW_THREADS_FAILED;
-    if (held && !tw_held_threads_kept(&x->held, run))
-        return TW_THREADS_NOT_HELD;
+    const bool as_a = tw_held_threads_kept(&x->held, run);
+    if (held != as_a) /* by its own words */
+        return held ? TW_THREADS_NOT_HELD : TW_THREADS_ALIKE;
     const int rc = tw_isolate_compare_pair(c, x->reference, run, &v, NULL);
     *parted = rc == 0 && tw_isolate_parted(c, v);
     const bool blind = rc != 0 || (!*parted && v->outcome == TWIN_INCONCLUSIVE);
@@ -84,6 +86,17 @@ static enum tw_isolate_threads_end judge(struct tw_isolate *c, const struct twin
     if (held && *parted)
         return TW_THREADS_NOT_ALONE;
     return !held && !*parted ? TW_THREADS_GONE : TW_THREADS_THROUGH;
+}
+
+/* The line that such a run leaves, numbered on behind those of the search. */
+static void say_run(const struct tw_isolate *c, const struct twin_run *run, bool held, bool parted)
+{
+    char title[64], text[32];
+    if (c->args.quiet)
+        return;
+    snprintf(title, sizeof title, "run %-3zu %-9s %-14s ", c->log.count + c->threads.trials + 1,
+             "threads", held ? "b, a's threads" : "b");
+    tw_trial_line(c->front, title, run, parted ? "diverged" : tw_run_state(run, text));
 }
 
 void tw_isolate_try_threads(struct tw_isolate *c, const struct twin_search_report *r)
@@ -109,6 +122,8 @@ void tw_isolate_try_threads(struct tw_isolate *c, const struct twin_search_repor
         struct twin_run *run = run_b(c, kind[i]);
         bool parted = false;
         x->end = run ? judge(c, run, kind[i], &parted) : TW_THREADS_FAILED;
+        if (run)
+            say_run(c, run, kind[i], parted);
         if (!run || tw_isolate_keep(c, run) != 0) {
             twin_run_free(run);
             x->end = TW_THREADS_FAILED;
@@ -145,6 +160,11 @@ char *tw_isolate_threads_text(const struct tw_isolate *c)
     case TW_THREADS_NOT_HELD:
         return tw_printf("B could not be held at A's number of threads of PyTorch (%s): whether "
                          "what was found acts through it is not known",
+                         x->held.words);
+    case TW_THREADS_ALIKE:
+        return tw_printf("B as it is computed with A's number of threads of PyTorch (%s) by itself "
+                         "in one of the runs that were to tell whether what was found acts through "
+                         "it: that is not known",
                          x->held.words);
     case TW_THREADS_GONE:
         return tw_printf("B as it is agreed with A in one of the runs that were to tell whether "

@@ -12,7 +12,9 @@
 
 struct tw_held_threads {
     char *variable; /* "TWINRUN_TORCH_THREADS=0:2,1:1", for the environment of a run of B */
-    char *words;    /* "2", or "1, 2, 1 on ranks 0 to 2": the numbers of A */
+    char *of_a;     /* "2", or "1 on ranks 0 and 2, 2 on rank 1": the numbers of A */
+    char *of_b;     /* those of B */
+    char *words;    /* both: "2; B's own: 3" */
 };
 
 /*

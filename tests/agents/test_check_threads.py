@@ -57,8 +57,8 @@ def test_the_difference_goes_away(twinrun, python, home, script):
     verdict = checked(twinrun, python, script, "2 .1 torch", "3 .1 torch")
     assert verdict["outcome"] == "differ"
     assert notes(verdict) == [
-        "B with A's number of threads of PyTorch (2) agrees with A in 2 of 2 runs; B as it is "
-        "was not run again beside them, so that number is not shown to be the cause"
+        "B with A's number of threads of PyTorch (2; B's own: 3) agrees with A in 2 of 2 runs; B as "
+        "it is was not run again beside them, so that number is not shown to be the cause"
     ]
     said = [n for n in verdict["notes"] if "threads" in n and n not in notes(verdict)]
     assert (
@@ -78,8 +78,8 @@ def test_the_difference_goes_away(twinrun, python, home, script):
 def test_what_differs_otherwise_is_not_laid_to_the_threads(twinrun, python, home, script):
     verdict = checked(twinrun, python, script, "2 .1 torch", "3 .2 torch")
     assert notes(verdict) == [
-        "B with A's number of threads of PyTorch (2) still differs from A: the difference does "
-        "not go away with that number alone"
+        "B with A's number of threads of PyTorch (2; B's own: 3) still differs from A: the "
+        "difference does not go away with that number alone"
     ]
     assert len(held(home)) == 1
 
@@ -96,13 +96,13 @@ def test_equal_numbers_make_no_experiment(twinrun, python, home, script):
     [
         (
             "3 .1 past",
-            "B could not be held at A's number of threads of PyTorch (2): whether the difference "
-            "comes from it is not known",
+            "B could not be held at A's number of threads of PyTorch (2; B's own: 3): whether the "
+            "difference comes from it is not known",
         ),
         (
             "3 .1 strict",
             "whether the difference comes from the number of threads of PyTorch was not found out: "
-            "a run of B with A's number (2) failed, or could not be judged",
+            "a run of B with A's number (2; B's own: 3) failed, or could not be judged",
         ),
     ],
 )

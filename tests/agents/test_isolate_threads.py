@@ -26,8 +26,9 @@ own = int(open(sys.argv[1]).read())
 held = dict(item.split(":") for item in filter(None, os.environ.get("TWINRUN_TORCH_THREADS", "").split(",")))
 threads = int(held.get("0", own)) if sys.argv[3] != "deaf" else own
 assert sys.argv[3] != "strict" or threads == own
+tells = 2 if sys.argv[3] == "turn" and "b_again" in os.environ["TWINRUN_RUN_DIR"] else threads
 with open("%s/worlds/0.%d" % (os.environ["TWINRUN_RUN_DIR"], os.getpid()), "a") as told:
-    told.write("setting\\tthreads %d\\n" % threads * 2)
+    told.write("setting\\tthreads %d\\n" % tells * 2)
 w = array.array("d", [1.0])
 for step in range(4):
     twinrun.record("batch:x", array.array("d", [step]))
@@ -56,6 +57,7 @@ def test_it_acts_through_the_number(twinrun, python, home, script):
     assert threads == {
         "end": "through",
         "of_a": "2",
+        "of_b": "3",
         "held": {"trials": 3, "diverged": 0},
         "free": {"trials": 4, "diverged": 4},
     }
@@ -81,6 +83,7 @@ def test_what_does_not_act_through_it(twinrun, python, home, script):
     "a, b, end",
     [
         ("3.txt 0 -", "3.txt 1 -", None),  # they have one number
+        ("2.txt 0 turn", "3.txt 0 turn", "alike"),  # it is A's in a run of B as it is
         ("2.txt 0 deaf", "3.txt 0 deaf", "not-held"),
         ("2.txt 0 strict", "3.txt 0 strict", "failed"),
     ],

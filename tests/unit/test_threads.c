@@ -133,20 +133,27 @@ static void of_two_commands(void **state)
 {
     const char *two[] = {TWO}, *three[] = {THREE}, *none[] = {NULL};
     const char *mixed[] = {TWO, THREE}, *even[] = {TWO, TWO};
+    const char *turns[] = {TWO, THREE, TWO}, *mixed_of_three[] = {THREE, THREE, TWO};
     struct tw_held_threads h;
     bool kept = true;
     (void)state;
     assert_true(held_of(two, three, 1, 1, &h, &kept));
     assert_string_equal(h.variable, "TWINRUN_TORCH_THREADS=0:2");
-    assert_string_equal(h.words, "2");
+    assert_string_equal(h.of_a, "2");
+    assert_string_equal(h.of_b, "3");
+    assert_string_equal(h.words, "2; B's own: 3");
     assert_false(kept);
     tw_held_threads_free(&h);
     assert_true(held_of(mixed, even, 2, 2, &h, &kept));
     assert_string_equal(h.variable, "TWINRUN_TORCH_THREADS=0:2,1:3");
-    assert_string_equal(h.words, "2, 3 on ranks 0 to 1");
+    assert_string_equal(h.words, "2 on rank 0, 3 on rank 1; B's own: 2");
     tw_held_threads_free(&h);
     assert_true(held_of(even, mixed, 2, 2, &h, &kept));
-    assert_string_equal(h.words, "2");
+    assert_string_equal(h.words, "2; B's own: 2 on rank 0, 3 on rank 1");
+    tw_held_threads_free(&h);
+    assert_true(held_of(turns, mixed_of_three, 3, 3, &h, &kept));
+    assert_string_equal(h.words, "2 on ranks 0 and 2, 3 on rank 1; B's own: 3 on ranks 0 and 1, 2 "
+                                 "on rank 2");
     tw_held_threads_free(&h);
     /* equal, not known, other ranks: no experiment, and nothing to free */
     assert_false(held_of(two, two, 1, 1, &h, &kept));
@@ -175,6 +182,9 @@ static void what_isolate_says(void **state)
         {TW_THREADS_NOT_HELD,
          "B could not be held at A's number of threads of PyTorch (2): whether what was found acts "
          "through it is not known"},
+        {TW_THREADS_ALIKE,
+         "B as it is computed with A's number of threads of PyTorch (2) by itself in one of the "
+         "runs that were to tell whether what was found acts through it: that is not known"},
         {TW_THREADS_GONE,
          "B as it is agreed with A in one of the runs that were to tell whether what was found "
          "acts through A's number of threads of PyTorch (2): that is not known"},

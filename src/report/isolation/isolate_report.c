@@ -8,6 +8,7 @@
 #include "base.h"
 #include "json_text.h"
 #include "put.h"
+#include "wording.h"
 
 #include <assert.h>
 #include <math.h>
@@ -25,9 +26,12 @@ static void print_first(FILE *out, const struct twin_isolation *x)
         return;
     char *name = tw_printable(f->name, strlen(f->name));
     char *site = tw_printable(f->site, strcspn(f->site, "\n"));
-    tw_put_to(out, "seen      step %u, rank %d, %s: %s%s%s%s%s\n", f->step_a, f->rank, f->layer,
-              name && *name ? name : f->text, f->op[0] ? "   op " : "", f->op,
-              site && *site ? "   at " : "", site ? site : "");
+    struct tw_buf rank = {0};
+    tw_say_rank(&rank, f);
+    tw_put_to(out, "seen      step %u, %s, %s: %s%s%s%s%s\n", f->step_a,
+              rank.data ? rank.data : "?", f->layer, name && *name ? name : f->text,
+              f->op[0] ? "   op " : "", f->op, site && *site ? "   at " : "", site ? site : "");
+    tw_buf_free(&rank);
     tw_free(name);
     tw_free(site);
 }
@@ -251,14 +255,16 @@ static const char *contract_word(enum twin_search_outcome o)
 static json_t *threads_json(const struct tw_isolate *c)
 {
     const struct tw_isolate_threads *x = &c->threads;
-    static const char *const ends[] = {"through", "not-alone", "not-held", "gone", "failed"};
+    static const char *const ends[] = {"through", "not-alone", "not-held",
+                                       "alike",   "gone",      "failed"};
     _Static_assert(sizeof ends / sizeof ends[0] == TW_THREADS_FAILED + 1, "ends");
     if (!x->held.variable)
         return json_null();
-    return json_pack("{s:s, s:o, s:s, s:{s:I, s:I}, s:{s:I, s:I}, s:f}", "end", ends[x->end],
-                     "of_a", tw_json_text(x->held.words), "arrangement", x->order, "held", "trials",
-                     (json_int_t)x->held_trials, "diverged", (json_int_t)x->held_parted, "free",
-                     "trials", (json_int_t)(x->trials - x->held_trials), "diverged",
+    return json_pack("{s:s, s:o, s:o, s:s, s:{s:I, s:I}, s:{s:I, s:I}, s:f}", "end", ends[x->end],
+                     "of_a", tw_json_text(x->held.of_a), "of_b", tw_json_text(x->held.of_b),
+                     "arrangement", x->order, "held", "trials", (json_int_t)x->held_trials,
+                     "diverged", (json_int_t)x->held_parted, "free", "trials",
+                     (json_int_t)(x->trials - x->held_trials), "diverged",
                      (json_int_t)x->free_parted, "p", tw_isolate_threads_p(x));
 }
 
