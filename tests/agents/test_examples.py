@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worked examples (examples/): each page's commands print what it says, in a copy of its folder."""
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -10,6 +11,8 @@ from conftest import ROOT, clean_environment
 from pages import follow
 
 EXAMPLES = sorted(page.parent for page in (ROOT / "examples").glob("*/README.md"))
+# Its package says what PYTHONPATH names, which is how jobs get the lighter PyTorch.
+WHOLE = {"audit"}
 
 
 def uses_twinrun(folder):
@@ -20,7 +23,9 @@ def uses_twinrun(folder):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda folder: folder.name)
-def test_example(example, work, build, home, python):
+def test_example(example, work, build, home, python, request):
+    if example.name not in WHOLE:
+        request.getfixturevalue("light")
     if example.name == "edge" and "avx2" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this processor has no other instruction set that PyTorch would use")
     folder = work / example.name
@@ -28,7 +33,8 @@ def test_example(example, work, build, home, python):
     env = clean_environment({"TWINRUN_HOME": str(home)})
     env["PATH"] = f"{build / 'cmd'}:{Path(python).parent}:{env['PATH']}"
     if uses_twinrun(example):  # as where twinrun is installed
-        env["PYTHONPATH"] = str(ROOT / "python")
+        paths = [str(ROOT / "python"), env.get("PYTHONPATH")]
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         env["TWINRUN_NUMERICS"] = str(build / "src/numerics/libtwinnumerics.so")
     assert follow((example / "README.md").read_text(), folder, env) >= 2
 
