@@ -12,6 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool tw_is_shard(const struct tw_rec *r)
+{
+    return r->flags & TWIN_REC_OFFSET && !(r->flags & TWIN_REC_PART);
+}
+
 /* ---- the note of a process */
 
 /* Above what the format allows: an id that large is damage. */

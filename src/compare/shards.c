@@ -29,11 +29,6 @@ struct part {
 
 /* ---- a part */
 
-bool tw_is_shard(const struct tw_rec *r)
-{
-    return r->flags & TWIN_REC_OFFSET && !(r->flags & TWIN_REC_PART);
-}
-
 bool tw_has_shards(struct tw_proc *p)
 {
     return twin_trace_note_of(p->trace, "shard") != NULL;

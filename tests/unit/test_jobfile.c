@@ -21,6 +21,7 @@ static const char *const pool[] = {"node.kubernetes.io/instance-type=p4d", NULL}
 static const char *const features[] = {"a100", NULL};
 /* what stands for one type of machine here */
 static const char *const labels[] = {"a100", NULL};
+static const struct tw_jobfile_asked asked = {.pool_labels = labels};
 static char *const argv[] = {"python", "train.py", "--seed", "7", NULL};
 
 static struct tw_jobfile_job whole_job(enum tw_jobfile_kind kind)
@@ -50,7 +51,7 @@ static size_t broken(const char *text, int rule)
 {
     struct tw_jobfile_findings found;
     size_t count = 0;
-    assert_int_equal(tw_jobfile_lint("file", text, strlen(text), labels, &found, NULL), 0);
+    assert_int_equal(tw_jobfile_lint("file", text, strlen(text), &asked, &found, NULL), 0);
     assert_false(found.failed);
     assert_int_equal(found.jobs, 1);
     for (size_t i = 0; i < found.count; i++)
@@ -143,12 +144,14 @@ static void each_allocation_of_a_lint(const char *name)
     struct tw_jobfile_findings found;
     size_t bytes, all, failed = 0;
     assert_int_equal(tw_read_file(path, 1 << 20, &text, &bytes, NULL), 0);
-    assert_int_equal(tw_jobfile_lint(name, text, bytes, NULL, &found, NULL), 0);
+    assert_int_equal(
+        tw_jobfile_lint(name, text, bytes, &(struct tw_jobfile_asked){0}, &found, NULL), 0);
     all = found.count;
     tw_jobfile_findings_free(&found);
     for (uint64_t n = 1;; n++) {
         tw_alloc_fail_at(n, false);
-        const int rc = tw_jobfile_lint(name, text, bytes, NULL, &found, NULL);
+        const int rc = tw_jobfile_lint(name, text, bytes, &(struct tw_jobfile_asked){0}, &found,
+                                       NULL);
         tw_alloc_fail_at(0, false);
         const bool whole = rc == 0 && !found.failed;
         assert_true(rc == 0 || rc == TWIN_ENOMEM);
