@@ -180,7 +180,7 @@ class Claims(Numbers, Shown):
         last = first + steps + (steps > 0 or first < min(x.info.steps, y.info.steps - shift))
         if claim.get("tail") is not True:
             last = min(last, x.info.steps, y.info.steps - shift)
-        for word, kind in (("with-gradients", GRADIENT), ("with-moments", MOMENT)):
+        for rule, kind in (("with-gradients", GRADIENT), ("with-moments", MOMENT)):
             compared = any(
                 {
                     r.key
@@ -190,9 +190,9 @@ class Claims(Numbers, Shown):
                 & {r.key for r in y.rows.get(s + shift, ())}
                 for s in range(first, last)
             )
-            said = word in rules.words
-            need(compared or not said, "%s: none was compared", word)
-            need(said or not compared, "%s: some were compared, and it does not say so", word)
+            said = rule in rules.words
+            need(compared or not said, "%s: none was compared", rule)
+            need(said or not compared, "%s: some were compared, and it does not say so", rule)
 
     def ends_where_they_differ(self, claim, x, y, end, shift, rules):
         """No step that is equal, too, is left out, unless the user asked for so many."""

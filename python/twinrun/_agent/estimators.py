@@ -10,7 +10,6 @@ also those of other libraries and of the job.
 
 import functools
 import sys
-import threading
 import types
 
 from . import core, faults, finder, fitted, native, rng, sites, steps, tensors
