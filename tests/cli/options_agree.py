@@ -54,6 +54,7 @@ SAMPLES = {
     "PROGRAM": "python3",
     "KEY": "team.key",
     "RECIPIENT": "age:age1x",
+    "PACKAGE": "package",
     "IMAGE": "r.example/x@sha256:0",
     "LABEL=VALUE": "team=a",
     "LABEL": "team",
