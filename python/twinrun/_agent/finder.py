@@ -140,13 +140,6 @@ def _arm_torch():
         _say("torch hooks could not be set: %s: %s" % (type(error).__name__, error))
 
 
-def _arm_estimators():
-    if "sklearn.base" in sys.modules:
-        from . import estimators
-
-        estimators.arm()
-
-
 def _pass_on(error):
     from . import faults
 
@@ -188,5 +181,4 @@ def install():
     sys.meta_path.append(OwnFinder())
     for name, function in fresh.ASKED:
         when_imported(name, function)
-    when_imported("sklearn.base", _arm_estimators)
     when_imported("torch", _arm_torch)

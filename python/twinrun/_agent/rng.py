@@ -229,20 +229,6 @@ def _discover():
             _add(Source("torch.cuda:%d" % i, _read_torch(generator), True))
 
 
-def arm_without_torch():
-    """The generators of Python and NumPy. Torch's are added when it is imported."""
-    if not _sources:
-        _add(_python_source())
-        _discover()
-        S.on_begin.append(_begin)
-        S.armed.append("generator states")
-
-
-def known():
-    """Are there generators that are looked at?"""
-    return bool(_sources)
-
-
 def arm(torch):
     """Takes the states as they are now, before the user's code has seeded anything."""
     global _torch, _cuda
@@ -257,8 +243,6 @@ def arm(torch):
         )
     )
     facts.arm(torch)
-    if len(_sources) > 1:  # arm_without_torch
-        return
     _add(_python_source())
     _discover()
     S.on_begin.append(_begin)

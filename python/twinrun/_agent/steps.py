@@ -274,16 +274,10 @@ def close():
         _close()
 
 
-def fitted():
-    """An estimator has been fitted: a step, in a job that does not train with torch."""
-    if not _optimizers and not _trained:
-        close()
-
-
 def _close():
     """Buffers, generator states, value hash."""
     _record_buffers()
-    if rng.known():
+    if S.torch:
         rng.confirm()
     core.step_end()
     written.step_ended()
