@@ -272,7 +272,9 @@ class WheelHook(BuildHookInterface):
     def initialize(self, version, build_data):
         if version == "editable":
             raise Failed("an editable twinrun is not made: ./dev build, then build/cmd/twinrun")
-        build = os.path.abspath(os.environ.get("TWINRUN_BUILD") or os.path.join(self.root, "build"))
+        # meson's plan has real paths
+        build = os.environ.get("TWINRUN_BUILD") or os.path.join(self.root, "build")
+        build = os.path.realpath(build)
         package, shared = contents(self.root, build)
         build_data["pure_python"] = False
         build_data["tag"] = tag_of(package)
