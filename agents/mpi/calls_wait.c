@@ -23,7 +23,7 @@ struct watched {
 static bool begin(struct watched *w, int n, const void *requests, void *statuses)
 {
     int before = errno;
-    if (n <= 0 || !tw_mpi_any_pending())
+    if (n <= 0 || (!tw_mpi_any_pending() && !tw_mpi_any_arrays()))
         return false;
     /* not cleared: the arrays are large, and filled before they are read */
     w->n = n;
@@ -54,6 +54,7 @@ static void ended(const struct watched *w, int i, int k)
     if (i < 0 || i >= w->n)
         return;
     tw_mpi_complete(w->handle[i], (const char *)w->status + (size_t)k * tw_mpi_abi()->status_bytes);
+    tw_mpi_drop_arrays(w->handle[i], false);
 }
 
 static void end(struct watched *w)
@@ -159,10 +160,13 @@ TW_WATCH(Request_free, (request), void *request)
 {
     int rc;
     bool seen = tw_mpi_enter();
+    const tw_mpi_handle handle = tw_mpi_at(request, 0);
     if (seen)
-        tw_mpi_forget(tw_mpi_at(request, 0));
+        tw_mpi_forget(handle);
     if (!tw_mpi_replay_free(request, &rc))
         rc = real(request);
+    if (rc == 0)
+        tw_mpi_drop_arrays(handle, true);
     if (seen)
         tw_mpi_leave();
     return rc;

@@ -13,7 +13,7 @@
  * - requests.c: non-blocking operations until they are complete
  * - open.c: receives that leave open which message they take
  * - order*.c, ends.c, replay.c, held*.c: messages in the order of a recorded run (replay.h)
- * - offer.c: names of ours that the library does not have are taken back
+ * - narrow.c: functions of MPI 4 that the library does not have
  * - calls_*.c: the functions that we stand in front of; calls.h is what they share
  *
  * No function here sends, receives, waits or tests: what is asked of MPI is local (ranks, sizes,
@@ -257,27 +257,12 @@ bool tw_mpi_replay_free(void *request, int *rc);
 /* ---- functions that we stand in front of */
 
 #define TW_EXPORT __attribute__((visibility("default")))
-/* What a function of ours says that the library does not have, where a program got to it. */
-int tw_mpi_missing(void);
-/* Names of ours that the library lacks are taken back (offer.c). Each one has a resolver, by which
- * the dynamic loader asks where MPI comes later than we do: `function`, or NULL. */
-struct tw_mpi_offer {
-    void (*function)(void);
-    void *(*resolver)(void);
-};
-void *tw_mpi_offered(void (*function)(void), void *(*resolver)(void));
-#ifdef TW_MPI_OFFERS
-#define TW_OFFER(symbol, function)                                                   \
-    static void *symbol##_resolved(void)                                             \
-    {                                                                                \
-        return tw_mpi_offered((void (*)(void))function, symbol##_resolved);          \
-    }                                                                                \
-    static const struct tw_mpi_offer symbol##_offer                                  \
-        __attribute__((section("tw_mpi_offers"), used)) = {(void (*)(void))function, \
-                                                           symbol##_resolved};
-#else
-#define TW_OFFER(symbol, function)
-#endif
+/* What a function does that the library does not have: a weak reference found ours (narrow.c).
+ * words: of its arguments, each in one. */
+int tw_mpi_missing(struct tw_mpi_function *f, bool profiled, int words, ...);
+/* Arrays that such calls made for the library, until the request is complete, or is freed. */
+bool tw_mpi_any_arrays(void);
+void tw_mpi_drop_arrays(tw_mpi_handle request, bool freed);
 
 /*
  * TW_WATCH(Send, (buf, n), const void *buf, int n) { ... } defines MPI_Send and PMPI_Send with
@@ -285,23 +270,30 @@ void *tw_mpi_offered(void (*function)(void), void *(*resolver)(void));
  * second.
  */
 #define TW_ARGUMENTS(...) __VA_ARGS__
+#define TW_NUMBER_OF(...) TW_14TH(__VA_ARGS__, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
+#define TW_14TH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, ...) n
 #define TW_WATCH(name, arguments, ...) TW_WATCH_AS(MPI, name, arguments, __VA_ARGS__)
-/* The exported one is another name of a static one, whose address needs no look-up by name. */
-#define TW_IN_FRONT(symbol, watched, profiled, arguments, ...)                            \
-    static int symbol##_called(__VA_ARGS__)                                               \
-    {                                                                                     \
-        watched##_fn *real = (watched##_fn *)tw_mpi_real(&watched##_is, profiled);        \
-        return real ? watched##_watched(real, TW_ARGUMENTS arguments) : tw_mpi_missing(); \
-    }                                                                                     \
-    TW_EXPORT int symbol(__VA_ARGS__) __attribute__((alias(#symbol "_called")));          \
-    TW_OFFER(symbol, symbol##_called)
 /* kind: MPI, or MPIX for what a library has ahead of the standard. */
-#define TW_WATCH_AS(kind, name, arguments, ...)                                         \
-    typedef int kind##_##name##_fn(__VA_ARGS__);                                        \
-    static struct tw_mpi_function kind##_##name##_is = {.symbol = "P" #kind "_" #name}; \
-    static int kind##_##name##_watched(kind##_##name##_fn *real, __VA_ARGS__);          \
-    TW_IN_FRONT(kind##_##name, kind##_##name, false, arguments, __VA_ARGS__)            \
-    TW_IN_FRONT(P##kind##_##name, kind##_##name, true, arguments, __VA_ARGS__)          \
+#define TW_WATCH_AS(kind, name, arguments, ...)                                                   \
+    typedef int kind##_##name##_fn(__VA_ARGS__);                                                  \
+    static struct tw_mpi_function kind##_##name##_is = {.symbol = "P" #kind "_" #name};           \
+    static int kind##_##name##_watched(kind##_##name##_fn *real, __VA_ARGS__);                    \
+    TW_EXPORT int kind##_##name(__VA_ARGS__);                                                     \
+    TW_EXPORT int P##kind##_##name(__VA_ARGS__);                                                  \
+    int kind##_##name(__VA_ARGS__)                                                                \
+    {                                                                                             \
+        kind##_##name##_fn *real = (kind##_##name##_fn *)tw_mpi_real(&kind##_##name##_is, false); \
+        return real ? kind##_##name##_watched(real, TW_ARGUMENTS arguments)                       \
+                    : tw_mpi_missing(&kind##_##name##_is, false, TW_NUMBER_OF arguments,          \
+                                     TW_ARGUMENTS arguments);                                     \
+    }                                                                                             \
+    int P##kind##_##name(__VA_ARGS__)                                                             \
+    {                                                                                             \
+        kind##_##name##_fn *real = (kind##_##name##_fn *)tw_mpi_real(&kind##_##name##_is, true);  \
+        return real ? kind##_##name##_watched(real, TW_ARGUMENTS arguments)                       \
+                    : tw_mpi_missing(&kind##_##name##_is, true, TW_NUMBER_OF arguments,           \
+                                     TW_ARGUMENTS arguments);                                     \
+    }                                                                                             \
     static int kind##_##name##_watched(kind##_##name##_fn *real, __VA_ARGS__)
 
 /* ---- A lock held for a few instructions, on threads of the program's that may not sleep in ours.

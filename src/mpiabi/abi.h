@@ -73,6 +73,7 @@ struct tw_mpi_function {
     const char *symbol; /* "PMPI_Send" */
     void *_Atomic found[2];
     _Atomic bool absent[2]; /* the library does not have it */
+    void *_Atomic other[2]; /* what we do in place of that (agents/mpi/narrow.c) */
 };
 /* The function behind MPI_X (profiled: PMPI_X). Another tool's MPI_X that was preloaded behind us
  * comes before the library's. NULL: there is none. */

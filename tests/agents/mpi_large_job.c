@@ -1,14 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `mpi_large_job FILE`, on two ranks: calls with large counts that mpi_calls_job does not make
- * (neighbours, windows, files), each beside the one with ints, which must give the same; and arrays
- * of counts that are gone before the call is complete. What is wrong is printed, by name; "right"
- * where nothing is.
+ * (neighbours, windows, files), each beside the one with ints, which must give the same; what is
+ * said of a count that no int holds; and persistent collectives by the name that another library
+ * has. All are weak references. What is wrong is printed, by name; "right" where nothing is.
  */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#include "mpi_large.h"
+#define OTHER(name) MPI_##name
+#else
+#define WEAK(name, ...) extern int name(__VA_ARGS__) __attribute__((weak));
+#define OTHER(name) MPIX_##name
+#endif
+#define INIT(name, ...) WEAK(name, __VA_ARGS__, MPI_Info, MPI_Request *)
+#define ARRAY const int *, const int *
+INIT(OTHER(Bcast_init), void *, int, MPI_Datatype, int, MPI_Comm)
+INIT(OTHER(Allreduce_init), const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm)
+INIT(OTHER(Alltoallv_init), const void *, ARRAY, MPI_Datatype, void *, ARRAY, MPI_Datatype,
+     MPI_Comm)
+INIT(OTHER(Neighbor_allgather_init), const void *, int, MPI_Datatype, void *, int, MPI_Datatype,
+     MPI_Comm)
+INIT(OTHER(Barrier_init), MPI_Comm)
+
 enum { ROOM = 64, PART = 3, FEW = 8 };
 static int rank, wrong, failures;
 static int x[ROOM], y[ROOM], z[ROOM];
@@ -247,12 +265,86 @@ static void files(const char *path)
     MPI_File_close(&f);
 }
 
+/* ---- counts that no int holds */
+
+#ifdef OPEN_MPI
+static int told;
+
+static void tell(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    told = *code;
+}
+
+static void too_many(void)
+{
+    const MPI_Count much = (MPI_Count)1 << 40, parts[2] = {1, much};
+    const MPI_Aint where[2] = {0, 1};
+    MPI_Errhandler handler;
+    MPI_Comm_create_errhandler(tell, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    is("Send of too many", MPI_Send_c(x, much, MPI_INT, rank, 0, MPI_COMM_WORLD) == MPI_ERR_COUNT);
+    is("what the error handler is told", told == MPI_ERR_COUNT);
+    told = 0;
+    is("Allgatherv of too many",
+       MPI_Allgatherv_c(x, 1, MPI_INT, y, parts, where, MPI_INT, MPI_COMM_WORLD) == MPI_ERR_COUNT);
+    is("what it is told then", told == MPI_ERR_COUNT);
+    told = 0;
+    /* what is not read may be anything */
+    is("Gather, which rank 0 alone reads all of",
+       MPI_Gather_c(x, 1, MPI_INT, y, rank == 0 ? 1 : much, MPI_INT, 0, MPI_COMM_WORLD) == 0);
+    is("Gatherv, the same",
+       MPI_Gatherv_c(x, 1, MPI_INT, y, rank == 0 ? (MPI_Count[]){1, 1} : (MPI_Count *)16, where,
+                     MPI_INT, 0, MPI_COMM_WORLD) == 0);
+    is("Allgather in place",
+       MPI_Allgather_c(MPI_IN_PLACE, much, MPI_INT, y, 1, MPI_INT, MPI_COMM_WORLD) == 0);
+    is("Alltoallv in place",
+       MPI_Alltoallv_c(MPI_IN_PLACE, (MPI_Count *)16, (MPI_Aint *)16, MPI_INT, y,
+                       (MPI_Count[]){1, 1}, where, MPI_INT, MPI_COMM_WORLD) == 0);
+    is("no error is told then", told == 0);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+}
+#endif
+
+/* ---- persistent collectives by the other name */
+
+static void kept(void)
+{
+    const int counts[2] = {PART, PART}, where[2] = {0, PART}, all = 2, periodic = 1;
+    MPI_Comm c;
+    memset(y, 0, sizeof y);
+    memset(z, 0, sizeof z);
+    MPI_Allreduce(x, y, PART, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    started(OTHER(Allreduce_init)(x, z, PART, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &r));
+    same("Allreduce_init");
+    MPI_Alltoallv(x, counts, where, MPI_INT, y, counts, where, MPI_INT, MPI_COMM_WORLD);
+    started(OTHER(Alltoallv_init)(x, counts, where, MPI_INT, z, counts, where, MPI_INT,
+                                  MPI_COMM_WORLD, MPI_INFO_NULL, &r));
+    same("Alltoallv_init");
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &all, &periodic, 0, &c);
+    MPI_Neighbor_allgather(x, PART, MPI_INT, y, PART, MPI_INT, c);
+    started(
+        OTHER(Neighbor_allgather_init)(x, PART, MPI_INT, z, PART, MPI_INT, c, MPI_INFO_NULL, &r));
+    same("Neighbor_allgather_init");
+    MPI_Comm_free(&c);
+    started(OTHER(Barrier_init)(MPI_COMM_WORLD, MPI_INFO_NULL, &r));
+    same("Barrier_init");
+    memcpy(y, x, sizeof y);
+    MPI_Bcast(y, PART, MPI_INT, 1, MPI_COMM_WORLD);
+    memcpy(z, x, sizeof z);
+    if (OTHER(Bcast_init)(z, PART, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &r) == 0) {
+        MPI_Start(&r);
+        MPI_Wait(&r, MPI_STATUS_IGNORE);
+        MPI_Request_free(&r);
+    }
+    same("Bcast_init");
+}
+
 /* Libraries read arrays of counts when the call is made, so programs free them behind it. */
 static void lent(void)
 {
     int counts[2] = {PART, PART}, where[2] = {0, PART};
-    memset(y, 0, sizeof y);
-    memset(z, 0, sizeof z);
     MPI_Allgatherv(x, PART, MPI_INT, y, counts, where, MPI_INT, MPI_COMM_WORLD);
     failures += MPI_Iallgatherv(x, PART, MPI_INT, z, counts, where, MPI_INT, MPI_COMM_WORLD, &r);
     counts[0] = counts[1] = where[0] = where[1] = 1 << 30;
@@ -274,6 +366,10 @@ int main(int argc, char **argv)
     graphs();
     windows();
     files(argv[1]);
+#ifdef OPEN_MPI
+    too_many();
+#endif
+    kept();
     lent();
     MPI_Buffer_attach(room, sizeof room);
     is("Buffer_detach",

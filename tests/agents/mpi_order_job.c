@@ -51,7 +51,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef LARGE_COUNTS /* it receives with counts of 64 bits */
+#ifdef WEAK_LARGE /* it receives with counts of 64 bits */
+#ifdef OPEN_MPI
+#include "mpi_large.h"
+#endif
 #define MPI_Recv MPI_Recv_c
 #define MPI_Irecv MPI_Irecv_c
 #define MPI_Mrecv MPI_Mrecv_c

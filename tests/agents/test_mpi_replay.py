@@ -74,10 +74,8 @@ def test_the_order_is_the_recorded_one(job, mode, record, replay, twinrun):
 
 
 @pytest.fixture
-def large(job, kind):
+def large(job):
     """The same program, which receives with counts of 64 bits."""
-    if kind == "openmpi":
-        pytest.skip("Open MPI 4 has no large counts")
 
     def call(mode, steps=6):
         *launch, program, mode, steps = job(mode, steps)
