@@ -209,11 +209,13 @@ def _described(name, order, args, kwargs):
         tag = _argument("tag", order, args, kwargs)
         tag = tag if isinstance(tag, int) else 0
         call.tag = str(tag) if tag < TAGS_NAMED else "of %d or more" % TAGS_NAMED
-        if peer is not None:
-            call.with_peer(peer)
-        else:
+        if peer is None:
             call.group, call.op = group, "any source"
-            call.open = open_receives.opens()
+            call.open = open_receives.opens((group.group_name, tag))
+        else:
+            call.with_peer(peer)
+            if _PEER[name] == "src":
+                open_receives.names_its_source((group.group_name, tag))
     elif name in _ROOT:
         root = _rank_of(_ROOT[name], group, order, args, kwargs) or 0
         call.op = "root %d" % root

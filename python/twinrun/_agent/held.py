@@ -69,7 +69,7 @@ def _replace(group_class, held):
         return held(_here, request)
 
     def ask(method, args, named, *more):
-        """What the replay makes of a call; None: it is made as it is."""
+        """What the replay makes of a call; None, or no work: it is made as it is."""
         replay = _here
         if replay is None:
             return None
@@ -83,8 +83,8 @@ def _replace(group_class, held):
             return None
 
     def recv(*args, **named):
-        request = ask("receives", args, named)
-        return receive(*args, **named) if request is None else hand(request)
+        ask("receives", args, named)
+        return receive(*args, **named)
 
     def recv_anysource(*args, **named):
         numbered, T.open_receive = T.open_receive, False
@@ -94,7 +94,7 @@ def _replace(group_class, held):
     def posted(*args, **named):
         work = send(*args, **named)
         if _here is not None:
-            ask("sends", (args[0], *args[2:]) if args else args, named)
+            ask("sends", args, named)
         return work
 
     for name, original, ours in (
@@ -102,6 +102,7 @@ def _replace(group_class, held):
         ("recv_anysource", receive_any, recv_anysource),
         ("send", send, posted),
     ):
+        ours._torchdynamo_disable = True  # its compiler does not look into them
         setattr(group_class, name, functools.update_wrapper(ours, original))
 
 
@@ -111,15 +112,16 @@ def joined():
 
 
 def before_parting(original):
-    def destroy_process_group(*args, **kwargs):
+    def destroy_process_group(group=None, *args, **kwargs):
         if _here is not None:
-            _here.part()
+            _here.parts(group)
         try:
-            return original(*args, **kwargs)
+            return original(group, *args, **kwargs)
         except BaseException as error:
             trim(error)
             raise
 
+    destroy_process_group._torchdynamo_disable = True
     return functools.update_wrapper(destroy_process_group, original)
 
 

@@ -4,9 +4,10 @@ message that it took in a recorded run (docs/internals/replay-order.md).
 
 A receive that was posted cannot be taken back. So nothing is posted before the recorded message
 is known to be under way (sent.py): until then the program holds a `Held`, a work of our own. What
-waits there is posted in its order; a receive from a named source that an earlier open one could
-take the message of waits behind it. So the rank can be given up at every moment: what waits is
-posted as the program asked for it, and what follows is what gloo would have done.
+waits there is posted in its order. So the rank can be given up at every moment: what waits is
+posted as the program asked for it, and what follows is what gloo would have done. That comes about
+before a receive from a named source, where an open one that could take its message waits: gloo
+gives it to the named one, and MPI would give it to the other.
 
 A blocking receive looks by itself; for others a thread looks, whatever the program does meanwhile.
 """
@@ -54,12 +55,19 @@ def span_of(group, tensors):
         return None
 
 
+def _is_gloo(group, tensors):
+    """Of a group with several backends each has messages of its own."""
+    try:
+        return "gloo" in group._get_backend(tensors[0].device).name()
+    except (AttributeError, RuntimeError, IndexError):
+        return False
+
+
 class Request:
     """A receive that waits to be posted."""
 
-    def __init__(self, group, tensors, tag, source, expected):
+    def __init__(self, group, tensors, tag, expected):
         self.group, self.tensors, self.tag = group, tensors, tag
-        self.source = source  # rank of the group that the program named; None: any
         self.expected = expected  # (rank of the job, rank of the group) that it is to take
         self.number = 0
         self.key = None
@@ -107,6 +115,11 @@ class Replay:
                 if self.order is None:
                     self.release("rank %d: its order file cannot be read" % self.rank)
 
+    def parts(self, group):
+        """A group is about to be destroyed; None: the default one. Others may go on."""
+        if group is None or group is _c10d().group.WORLD:
+            self.part()
+
     def part(self):
         """The default group ends: what waits is posted, as the program asked for it."""
         with self.lock:
@@ -128,10 +141,10 @@ class Replay:
 
     # ---- what the program calls
 
-    def sends(self, group, to, tag):
+    def sends(self, group, tensors, to, tag):
         """A send was posted. Where that cannot be told, no rank may wait for it."""
         with self.lock:
-            if self.sender is None:
+            if self.sender is None or not _is_gloo(group, tensors):
                 return
             try:
                 to = _c10d().get_global_rank(group, to)
@@ -142,19 +155,22 @@ class Replay:
                 self.release("rank %d: what it sends cannot be told: %s" % (self.rank, error))
 
     def receives(self, group, tensors, source, tag):
-        """A receive from a named source, of a rank that replays. None: it can be posted at once."""
+        """A receive from a named source is about to be posted, by a rank that replays."""
         with self.lock:
-            if not self.on or self.receiver is None:
-                return None
+            if not self.on or self.order is None or not _is_gloo(group, tensors):
+                return
             which = sent.key(group.group_name, tag)
+            for request in self.line:
+                if request.key == which:
+                    self.release(
+                        "%s: a message from rank %d was asked for while it was open"
+                        % (self._name(request), source)
+                    )
+                    return
             try:
-                rank = _c10d().get_global_rank(group, source)
+                self.receiver.asked(_c10d().get_global_rank(group, source), which)
             except (RuntimeError, ValueError):
-                return None  # the call itself is going to say so
-            if not any(r.key == which for r in self.line):
-                self.receiver.asked(rank, which)
-                return None
-            return self._hold(Request(group, tensors, tag, source, (rank, source)), which)
+                pass  # the call itself is going to say so
 
     def receives_any(self, group, tensors, tag, numbered):
         """A receive from any source. None: it is to be posted as it is."""
@@ -169,7 +185,7 @@ class Replay:
                     tell=expected != "the end",
                 )
                 return None
-            request = Request(group, tensors, tag, None, expected)
+            request = Request(group, tensors, tag, expected)
             request.number = self.posted_open
             return self._hold(request, sent.key(group.group_name, tag))
 
@@ -195,9 +211,8 @@ class Replay:
         if names[comm] not in (name_of(group), group.group_name) or _tag(expected_tag) != _tag(tag):
             return None, "%s; %s" % (expected, found)
         try:
-            backend = group._get_backend(tensors[0].device).name()
-            if "gloo" not in backend:
-                return None, "the order over %s cannot be replayed" % backend
+            if not _is_gloo(group, tensors):
+                return None, "expected a group over gloo, found another one"
             return (source, _c10d().get_group_rank(group, source)), None
         except (AttributeError, RuntimeError, ValueError, IndexError) as error:
             return None, "%s; it cannot be asked for: %s" % (expected, error)
@@ -227,9 +242,7 @@ class Replay:
             for request in list(self.line):
                 if request.key in behind:
                     continue
-                if request.source is not None or self.receiver.has(
-                    request.expected[0], request.key
-                ):
+                if self.receiver.has(request.expected[0], request.key):
                     self.line.remove(request)
                     self.receiver.asked(request.expected[0], request.key)
                     self._post(request, request.expected[1])
@@ -295,7 +308,7 @@ class Replay:
                 self._tell_others()
             line, self.line = self.line, []
             for request in line:
-                self._post(request, request.source)
+                self._post(request, None)
 
     def _tell_others(self):
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

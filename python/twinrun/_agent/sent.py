@@ -97,7 +97,9 @@ class Receiver:
         return self.unasked.get((source, which), 0) > 0
 
     def asked(self, source, which):
-        self.unasked[source, which] = self.unasked.get((source, which), 0) - 1
+        left = self.unasked.pop((source, which), 0) - 1
+        if left:
+            self.unasked[source, which] = left
 
     def close(self):
         """Nobody else reads them."""
