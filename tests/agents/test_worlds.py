@@ -115,6 +115,14 @@ def test_optimizer_state_that_differs(tmp_path):
     assert first["role"] == "unknown"
 
 
+def test_what_was_equal_before(tmp_path):
+    """The hash of a phase is of records, too, that are not compared: gradients that the job wrote."""
+    verdict = judged(tmp_path, shared(2, "ddp", "late"), shared(4, "ddp"))
+    assert verdict["outcome"] == "differ", verdict
+    equal = [c for c in verdict["claims"] if c["claim"] == "equal"]
+    assert any(e["what"] == "weights" for c in equal for e in c["equal"]), verdict
+
+
 @pytest.mark.skipif(not FULL, reason="in the full test")
 def test_optimizer_state_of_one_rank(tmp_path):
     verdict = judged(tmp_path, shared(2, "ddp", "one"), shared(4, "ddp"))

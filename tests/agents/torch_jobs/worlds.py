@@ -5,7 +5,8 @@ job reduces by itself (`by_hand`). Each rank has its share of one batch. All num
 of two times small integers, and so are the gradients: their sum over ranks is exact in any order.
 
 worlds.py KIND [CHANGE]: of the optimizer state that the last step leaves an element is changed, by
-rank 1 alone (`one`) or by all ranks (`all`).
+rank 1 alone (`one`) or by all ranks (`all`). `late`: the gradients of the last step are others, and
+the job writes to those of the steps before it (what they are, so that the weights are as usual).
 """
 
 import os
@@ -46,7 +47,7 @@ def main():
         ddp = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.Adam(model[0].parameters(), lr=0.125)
     optimizer.left = STEPS
-    if CHANGE:
+    if CHANGE in ("one", "all"):
         optimizer.register_step_post_hook(change)
     batch = (torch.arange(64) % 5 - 2).reshape(8, 8) / 4
     for step in range(STEPS):
@@ -54,12 +55,17 @@ def main():
         mine = (batch + step)[RANK::RANKS]
         # DDP takes the mean over ranks
         scale = RANKS / 8 if ddp is not model else 1 / 8
+        if CHANGE == "late" and step + 1 == STEPS:
+            scale *= 2
         if KIND == "no_sync":
             half = len(mine) // 2
             with ddp.no_sync():
                 (ddp(mine[:half]).sum() * scale).backward()
             mine = mine[half:]
         (ddp(mine).sum() * scale).backward()
+        if CHANGE == "late" and step + 1 < STEPS:
+            for parameter in model[0].parameters():
+                parameter.grad.mul_(1)
         if KIND == "by_hand":
             for parameter in model[0].parameters():
                 dist.all_reduce(parameter.grad)
