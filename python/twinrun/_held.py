@@ -6,6 +6,7 @@ Written from docs/internals/sharded.md: it shares no code with the comparison.
 """
 
 import re
+from collections import defaultdict
 
 from ._recorded import GRADIENT, INIT, MOMENT, OPTIMIZER, WEIGHT
 from ._replicas import _groups, _shown
@@ -49,6 +50,24 @@ def tensor_at(row):
 def in_any_phase(key):
     """{key}, of a gradient in both phases in which what an optimizer reads is recorded."""
     return {key, (OTHER_PHASE[key[0]],) + key[1:]} if key[1] == GRADIENT else {key}
+
+
+def of_all_ranks(steps, run):
+    """The processes of a run that do what this one of rank 0 does in its attempt: of each rank the n-th
+    of its role.
+    """
+    role, attempt, alike = steps.info.role, attempt_of(steps), defaultdict(list)
+    for s in filter(None, map(run.readable, run.traces())):
+        if s.info.records and s.info.role == role and attempt_of(s) == attempt:
+            alike[s.info.rank].append(s)
+    if role.startswith(b"loader worker "):
+        return []
+    for found in alike.values():
+        found.sort(key=lambda s: (s.info.start_monotonic_ns, s.trace.name))
+    own = [s.trace.name for s in alike[steps.info.rank]]
+    nth = own.index(steps.trace.name) if steps.trace.name in own else 0
+    beside = [found[nth] for found in alike.values() if nth < len(found)]
+    return [s for s in beside if s.info.steps > 0]
 
 
 class Held:

@@ -14,6 +14,7 @@ from ._held import (
     in_any_phase,
     in_one_phase,
     is_part,
+    of_all_ranks,
     tensor_at,
 )
 from ._recorded import WEIGHT, Steps
@@ -197,9 +198,7 @@ class Whole(Steps):
     def __init__(self, steps, run):
         self.__dict__.update(steps.__dict__)
         self.original, self.ranks = steps, defaultdict(set)
-        role = steps.info.role
-        others = [run.steps(name) for name in run.traces()]
-        others = [s for s in others if s.info.role == role and s.info.steps > 0]
+        others = of_all_ranks(steps, run)
         noted = [places(s) for s in others]
         self.held = Held(steps, run, others)
         self.rows, self.left_out = {}, defaultdict(set)

@@ -126,8 +126,8 @@ static bool each_its_own(const struct tw_ranks *k)
 
 bool tw_adds_to(const struct tw_proc *p, const struct tw_proc *zero)
 {
-    return p->info->steps > 0 && p->ordinal == zero->ordinal && !tw_proc_is_loader(p) &&
-           strcmp(tw_proc_role(p), tw_proc_role(zero)) == 0;
+    return p->info->steps > 0 && p->attempt == zero->attempt && p->nth == zero->nth &&
+           !tw_proc_is_loader(p) && strcmp(tw_proc_role(p), tw_proc_role(zero)) == 0;
 }
 
 int tw_ranks_load(struct tw_ranks *k, const struct tw_proc *zero, struct twin_error *err)

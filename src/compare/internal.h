@@ -146,6 +146,7 @@ struct tw_proc {
     const char *seat; /* its place in the mesh, "pp 1, dp 0"; NULL: not known. Owned by a side */
     uint32_t attempt; /* of a launcher that starts its ranks again; the first is 0 */
     size_t ordinal;   /* among processes of equal rank and role, by start time */
+    size_t nth;       /* the same of its attempt alone */
     size_t run;       /* which of the runs it belongs to */
     bool taken;       /* matched with a process of the other run */
     uint64_t *key, *token; /* per series id, filled on demand; 0 = not yet */

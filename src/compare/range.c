@@ -353,7 +353,8 @@ static void account_silent_ranks(struct account *x)
  * which was compared, stands for it, and NULL is returned; else what is wrong. Parts of tensors
  * that are cut over ranks were put together, or a reason was given.
  */
-static const char *why_not_the_same(struct tw_cmp *c, struct tw_proc *zero, struct tw_proc *p)
+static const char *why_not_the_same(struct tw_cmp *c, const struct tw_side *side,
+                                    struct tw_proc *zero, struct tw_proc *p)
 {
     static const char other[] = "does not hold rank 0's weights: it was compared with nothing";
     const struct tw_pair pair = {.a = zero, .b = p};
@@ -368,7 +369,8 @@ static const char *why_not_the_same(struct tw_cmp *c, struct tw_proc *zero, stru
     for (size_t i = 0; i < scan.shares; i++)
         weights += scan.shared[i].records;
     const bool parts = tw_has_shards(p);
-    const bool same = rc == 0 && !scan.found && zero->info->steps == p->info->steps;
+    const bool same = rc == 0 && !scan.found &&
+                      (zero->info->steps == p->info->steps || tw_proc_given_up(side, p));
     const bool lost = scan.undecided > 0;
     tw_scan_free(&scan);
     if (!same || (weights == 0 && !(parts && tw_has_shards(zero))))
@@ -381,24 +383,54 @@ static const char *why_not_the_same(struct tw_cmp *c, struct tw_proc *zero, stru
     return NULL;
 }
 
+static bool was_compared(const struct account *x, const struct tw_proc *p)
+{
+    for (size_t i = 0; i < x->count; i++)
+        if (x->scans[i].pair->a == p || x->scans[i].pair->b == p)
+            return true;
+    return false;
+}
+
+static bool makes_steps(const struct tw_proc *p)
+{
+    return p->info->steps > 0 && !tw_proc_is_loader(p);
+}
+
+/* The process of rank 0 that was compared in the attempt of p; where none was, the first of them;
+ * NULL: it has none. */
+static struct tw_proc *rank_zero(const struct account *x, const struct tw_side *side,
+                                 const struct tw_proc *p)
+{
+    struct tw_proc *zero = NULL;
+    for (size_t i = 0; i < side->count; i++) {
+        struct tw_proc *q = &side->proc[i];
+        if (q->rank != 0 || q->attempt != p->attempt || !makes_steps(q))
+            continue;
+        if (was_compared(x, q))
+            return q;
+        zero = zero ? zero : q;
+    }
+    return zero;
+}
+
 /*
  * Names the processes with steps that rank 0 does not stand for. Not done in a quick look, and not
  * where the runs differ anyway, because it reads all weights of every rank.
  */
 static void account_replicas(struct account *x, const struct tw_side *side)
 {
-    struct tw_proc *zero = NULL;
     const bool quick = x->c->quick;
     char name[96];
     for (size_t i = 0; i < side->count && !quick && !x->differs; i++) {
         struct tw_proc *p = &side->proc[i];
-        if (p->info->steps == 0 || tw_proc_is_loader(p))
+        if (!makes_steps(p))
             continue;
-        if (!zero && p->rank == 0) {
-            zero = p;
-            continue;
-        }
-        const char *why = why_not_the_same(x->c, zero, p);
+        struct tw_proc *zero = rank_zero(x, side, p);
+        const char *why = NULL;
+        if (p != zero)
+            why = why_not_the_same(x->c, side, zero, p);
+        else if (!was_compared(x, p))
+            why = "was compared with nothing";
         if (why)
             say_missing(x, tw_cmp_text(x->c, "run %zu: %s %s", side->index + 1, who(p, name), why));
     }

@@ -25,13 +25,12 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("light")
 
 
-def recorded(home, ranks, *words):
+def recorded(home, *command):
     here = os.path.join(str(home), "here")
     os.makedirs(here, exist_ok=True)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=%d" % ranks]
     done = subprocess.run(
         [TWINRUN, "record", "--no-telemetry", "--ledger", "none", "--home", str(home), "--"]
-        + [PYTHON, *(launcher if ranks > 1 else []), JOB, *words],
+        + [PYTHON, *command],
         env=dict(os.environ, OMP_NUM_THREADS="1"),
         cwd=here,
         capture_output=True,
@@ -45,7 +44,14 @@ def recorded(home, ranks, *words):
 def shared(ranks, *words):
     with open(JOB) as f:
         key = ("worlds", f.read(), PYTHON, ranks, words)
-    return job_pool.pooled(key, lambda home: recorded(home, ranks, *words))
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=%d" % ranks]
+    command = (*(launcher if ranks > 1 else []), JOB, *words)
+    return job_pool.pooled(key, lambda home: recorded(home, *command))
+
+
+def by_hand(home, ranks, *words):
+    """A run of the job that records by hand."""
+    return recorded(home, os.path.join(HERE, "worlds_job.py"), str(ranks), *words)
 
 
 def rechecked(verdict, home):
@@ -61,10 +67,10 @@ def rechecked(verdict, home):
     )
 
 
-def judged(home, a, b):
+def judged(home, a, b, *options):
     """The verdict of two runs, of which the second reader confirms every claim."""
     done = subprocess.run(
-        [TWINRUN, "diff", "--json", "--home", str(home), a, b],
+        [TWINRUN, "diff", "--json", *options, "--home", str(home), a, b],
         capture_output=True,
         text=True,
         timeout=300,
@@ -157,3 +163,15 @@ def test_forged_sentences(tmp_path):
         assert changed != verdict
         checked = rechecked(changed, tmp_path)
         assert checked.returncode == 1, (false, checked.stdout)
+
+
+def test_ranks_that_were_started_again(tmp_path):
+    """Each attempt has its own rank 0, which stands for the others of that attempt alone."""
+    words = ("again",), ("again", "alone")
+    one = by_hand(tmp_path / "one", 1, "again")
+    for i, with_words in enumerate(words):
+        two = by_hand(tmp_path / str(i), 2, *with_words)
+        verdict = judged(tmp_path, one, two)
+        assert verdict["outcome"] == "same", verdict
+        said = ["with-moments" in c["rules"] for c in verdict["claims"] if "rules" in c]
+        assert said == [i == 0, True], said  # what rank 0 alone recorded stands for nobody

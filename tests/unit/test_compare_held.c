@@ -58,6 +58,8 @@ struct job {
     bool alike;   /* what was not reduced is the same on all ranks, and in no other world */
     bool own;     /* the ranks share out the weights of which each keeps optimizer state */
     bool written; /* what the optimizer reads was written behind the backward pass */
+    int attempt;  /* of a launcher that starts its ranks again; each has other weights and state */
+    bool astray;  /* the last rank has other weights than the others */
 };
 
 static const struct twin_compare_options arms = {.arms = true, .find_shift = true};
@@ -115,7 +117,7 @@ static void put_moments(const struct job *j, struct twin_writer *w, int rank, in
 {
     const bool shape = hit(j, rank, SHAPE_OF_MOMENT, MUTANTS, step);
     const bool unread = hit(j, rank, UNREAD_MOMENT, MUTANTS, step);
-    float x = (float)(40 + step), count = (float)(step + 1);
+    float x = (float)(40 + step + 100 * j->attempt), count = (float)(step + 1);
     char name[16] = "w.m"; /* of four weights where ranks share them out */
     if (hit(j, rank, MOMENT, MOMENT_OF_ALL, step))
         x += 0.5f;
@@ -136,11 +138,17 @@ static void put_moments(const struct job *j, struct twin_writer *w, int rank, in
     put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "w.step", count, 1, 0);
 }
 
-static struct synth *recorded(const struct job *j)
+/* Adds the first n ranks of the job. */
+static void record_ranks(struct synth *s, const struct job *j, int n)
 {
-    struct synth *s = synth_new("job");
-    for (int rank = 0; rank < j->ranks; rank++) {
+    char attempt[12];
+    snprintf(attempt, sizeof attempt, "%d", j->attempt);
+    for (int rank = 0; rank < n; rank++) {
         struct twin_writer *w = synth_process(s, rank, j->ranks, NULL);
+        const bool other = j->astray && rank == j->ranks - 1;
+        const float weight = (float)(100 * j->attempt) + (other ? 0.5f : 0);
+        if (j->attempt)
+            twin_writer_note(w, TW_NOTE_ATTEMPT, attempt);
         note_replicas(j, w, rank);
         for (int step = 0; step < STEPS; step++) {
             /* these are other ones in each world */
@@ -148,11 +156,17 @@ static struct synth *recorded(const struct job *j)
             put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT_LOCAL, "w", (float)(rank + j->ranks), 4,
                 0);
             put_gradient(j, w, rank, step);
-            put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", (float)step, 4, 0);
+            put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", weight + (float)step, 4, 0);
             put_moments(j, w, rank, step);
             twin_writer_step_end(w);
         }
     }
+}
+
+static struct synth *recorded(const struct job *j)
+{
+    struct synth *s = synth_new("job");
+    record_ranks(s, j, j->ranks);
     return s;
 }
 
@@ -351,6 +365,57 @@ static void written_in_one_run(void **state)
     twin_verdict_free(v);
 }
 
+/* ---- ranks that a launcher started again */
+
+/* Two attempts, of the first of which so many ranks recorded anything. */
+static struct synth *started_again(const struct job *first, int n, const struct job *second)
+{
+    struct synth *s = synth_new("job");
+    record_ranks(s, first, n);
+    record_ranks(s, second, second->ranks);
+    return s;
+}
+
+/* Each attempt has its own rank 0, which stands for the others of that attempt alone. */
+static void attempts_are_not_mixed(void **state)
+{
+    (void)state;
+    const struct job x = {.ranks = 2}, again = {.ranks = 2, .attempt = 1};
+    const struct job y = {.ranks = 4}, other = {.ranks = 4, .attempt = 1};
+    struct job mutant = again, astray = again;
+    mutant.mutant = MOMENT;
+    mutant.rank = 1;
+    astray.astray = true;
+    for (int n = 1; n <= 2; n++) {
+        struct synth *a = started_again(&x, n, &again), *b = started_again(&y, 2 * n, &other);
+        struct twin_verdict *v = compare(a, b, &arms);
+        expect_outcome(v, TWIN_SAME);
+        assert_true(v->ranges[1].gradients && v->ranges[1].moments);
+        assert_true(has_note(v, "not compared: not every rank of the run recorded") == (n == 1));
+        twin_verdict_free(v);
+        synth_free(a);
+        a = started_again(&x, n, &mutant);
+        v = compare(a, b, &arms);
+        expect_outcome(v, TWIN_INCONCLUSIVE);
+        expect_reason(v, "run 1: optimizer state w.m: rank 1 holds other values than rank 0");
+        twin_verdict_free(v);
+        synth_free(a);
+        a = started_again(&x, n, &astray);
+        v = compare(a, b, &arms);
+        expect_outcome(v, TWIN_INCONCLUSIVE);
+        assert_true(has_unseen(v, " does not hold rank 0's weights: it was compared with nothing"));
+        twin_verdict_free(v);
+        synth_free(a);
+        a = recorded(&x);
+        v = compare(a, b, &arms);
+        expect_outcome(v, TWIN_INCONCLUSIVE);
+        expect_reason(v, "run 2: rank 0, process 2 was compared with nothing");
+        twin_verdict_free(v);
+        synth_free(a);
+        synth_free(b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +427,7 @@ int main(void)
         cmocka_unit_test(until_the_reduction_ends),
         cmocka_unit_test(state_of_each_rank),
         cmocka_unit_test(written_in_one_run),
+        cmocka_unit_test(attempts_are_not_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
