@@ -175,7 +175,7 @@ class Claims(Numbers, Shown):
     @staticmethod
     def says_what_was_compared(claim, x, y, first, steps, shift, rules):
         """Between other numbers of ranks: were gradients, and optimizer state, compared in one of
-        these steps, or in the one that differs?
+        these steps, or in the one that differs? What was not read was not, nor what is ignored.
         """
         last = first + steps + (steps > 0 or first < min(x.info.steps, y.info.steps - shift))
         if claim.get("tail") is not True:
@@ -186,8 +186,9 @@ class Claims(Numbers, Shown):
                     r.key
                     for r in x.rows.get(s, ())
                     if r.key[:2] in STATE_OF_RANKS and r.key[1] == kind
+                    if not r.unread and not rules.ignores(r)
                 }
-                & {r.key for r in y.rows.get(s + shift, ())}
+                & {r.key for r in y.rows.get(s + shift, ()) if not r.unread}
                 for s in range(first, last)
             )
             said = rule in rules.words

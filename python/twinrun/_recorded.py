@@ -507,10 +507,12 @@ class Rules:
         word = {MOMENT: "with-moments", GRADIENT: "with-gradients"}.get(kind)
         return word in self.words
 
+    def ignores(self, r):
+        return any(fnmatch.fnmatchcase(n, p) for n in names_of(r) for p in self.ignore_names)
+
     def allows(self, d, x, y, step_a, step_b):
         phase, kind, name = (d.a or d.b).key[:3]
-        names = names_of(d.a or d.b)
-        if any(fnmatch.fnmatchcase(n, p) for n in names for p in self.ignore_names):
+        if self.ignores(d.a or d.b):
             return True
         if self.leaves_number(d):
             return True

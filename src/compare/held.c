@@ -170,13 +170,16 @@ static int by_number(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
+/* Is it in a sorted list? */
+static bool has_token(const struct tw_left_out *l, uint64_t token)
+{
+    return l->n && bsearch(&token, l->token, l->n, sizeof token, by_number);
+}
+
 bool tw_is_kept(const struct tw_view *v, const struct tw_rec *r, void *left_out)
 {
     const struct tw_left_out *l = left_out;
-    if (l->n == 0)
-        return true;
-    const uint64_t token = tw_tensor_token(v, r);
-    return !bsearch(&token, l->token, l->n, sizeof token, by_number);
+    return l->n == 0 || !has_token(l, tw_tensor_token(v, r));
 }
 
 static void leave_out(struct tw_cmp *c, struct tw_left_out *l, uint64_t token)
@@ -191,6 +194,11 @@ void tw_left_out_sort(struct tw_left_out *l)
         qsort(l->token, l->n, sizeof *l->token, by_number);
 }
 
+static bool is_ignored(const struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
+{
+    return tw_cmp_ignored(c, r->phase, r->kind, tw_rec_name(v, r));
+}
+
 /* Records of one kind that were not compared for one reason. */
 struct tw_not_held {
     enum twin_kind kind;
@@ -203,6 +211,8 @@ void tw_say_not_held(struct tw_cmp *c, const struct tw_side *side, const struct 
                      const struct tw_rec *r, const char *why)
 {
     size_t i = 0;
+    if (is_ignored(c, v, r))
+        return;
     while (i < c->not_held_count &&
            (c->not_held[i].kind != r->kind || strcmp(c->not_held[i].why, why) != 0))
         i++;
@@ -247,10 +257,13 @@ void tw_leave_out_tensor(struct tw_cmp *c, struct tw_left_out *l, const struct t
         leave_out(c, l, in_other_phase(v, r));
 }
 
-/* What ranks should hold alike and do not: a reason, the same for each step. */
+/* What ranks should hold alike and do not: a reason, the same for each step, but for what the user
+ * does not ask about. */
 static void say_other(const struct tw_ranks *k, const struct tw_view *v, const struct tw_rec *r,
                       int32_t rank, const char *what)
 {
+    if (is_ignored(k->c, v, r))
+        return;
     tw_cmp_unseen(k->c, "run %zu: %s%.200s: rank %d %s", k->side->index + 1, tw_state_word(r->kind),
                   tw_rec_name(v, r), rank, what);
 }
@@ -307,33 +320,51 @@ static const char *why_not_read(const struct tw_ranks *k, const struct tw_view *
                                                                                    : unreduced;
 }
 
+/* The sorted tokens of the records of one kind without these flags. */
+static struct tw_left_out tokens_of(struct tw_cmp *c, const struct tw_view *v, enum twin_kind kind,
+                                    uint32_t without)
+{
+    struct tw_left_out l = {0};
+    for (size_t i = 0; i < v->count; i++)
+        if (v->rec[i].kind == kind && !(v->rec[i].flags & without))
+            leave_out(c, &l, v->rec[i].token);
+    tw_left_out_sort(&l);
+    return l;
+}
+
 void tw_held_in_one_phase(struct tw_cmp *c, const struct tw_side *sa, const struct tw_view *a,
                           const struct tw_side *sb, const struct tw_view *b, struct tw_left_out *l)
 {
     const struct tw_side *side[2] = {sa, sb};
     const struct tw_view *view[2] = {a, b};
-    struct tw_left_out token[2] = {{0}, {0}};
-    for (int i = 0; i < 2; i++) {
-        for (size_t k = 0; k < view[i]->count; k++)
-            if (view[i]->rec[k].kind == TWIN_KIND_GRADIENT)
-                leave_out(c, &token[i], view[i]->rec[k].token);
-        tw_left_out_sort(&token[i]);
-    }
+    struct tw_left_out token[2] = {tokens_of(c, a, TWIN_KIND_GRADIENT, 0),
+                                   tokens_of(c, b, TWIN_KIND_GRADIENT, 0)};
     for (int i = 0; i < 2; i++)
         for (size_t k = 0; k < view[i]->count && token[1 - i].n; k++) {
             const struct tw_rec *r = &view[i]->rec[k];
             const struct tw_left_out *theirs = &token[1 - i];
-            if (r->kind != TWIN_KIND_GRADIENT ||
-                bsearch(&r->token, theirs->token, theirs->n, sizeof r->token, by_number))
-                continue;
-            const uint64_t other = in_other_phase(view[i], r);
-            if (!bsearch(&other, theirs->token, theirs->n, sizeof other, by_number))
+            if (r->kind != TWIN_KIND_GRADIENT || has_token(theirs, r->token) ||
+                !has_token(theirs, in_other_phase(view[i], r)))
                 continue;
             tw_say_not_held(c, side[i], view[i], r, in_one_run);
             tw_leave_out_tensor(c, l, view[i], r);
         }
     tw_free(token[0].token);
     tw_free(token[1].token);
+}
+
+bool tw_held_both(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                  enum twin_kind kind)
+{
+    struct tw_left_out theirs = tokens_of(c, b, kind, TWIN_REC_UNOBSERVED);
+    bool found = false;
+    for (size_t i = 0; i < a->count && theirs.n && !found; i++) {
+        const struct tw_rec *r = &a->rec[i];
+        found = r->kind == kind && !(r->flags & TWIN_REC_UNOBSERVED) && !is_ignored(c, a, r) &&
+                has_token(&theirs, r->token);
+    }
+    tw_free(theirs.token);
+    return found;
 }
 
 /* ---- rank 0 for all */

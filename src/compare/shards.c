@@ -77,10 +77,12 @@ static const char *fault_of(const struct part *x)
 
 /* ---- the whole */
 
-/* The text is the same for each step, so that it is said once. */
+/* The text is the same for each step, so that it is said once. Not of what the user ignores. */
 static void say_not_whole(const struct tw_ranks *k, const struct tw_view *v, const struct tw_rec *r,
                           const char *why)
 {
+    if (tw_cmp_ignored(k->c, r->phase, r->kind, tw_rec_name(v, r)))
+        return;
     tw_cmp_unseen(k->c, "run %zu: %s%.200s, which is cut over ranks: %s", k->side->index + 1,
                   tw_state_word(r->kind), tw_rec_name(v, r), why);
 }

@@ -87,5 +87,9 @@ void tw_held_alike(const struct tw_ranks *k, const struct tw_view *zero, bool ta
  */
 void tw_held_in_one_phase(struct tw_cmp *c, const struct tw_side *sa, const struct tw_view *a,
                           const struct tw_side *sb, const struct tw_view *b, struct tw_left_out *l);
+/* Was some of this kind compared: have both read records of one tensor, which the user does not
+ * ignore? */
+bool tw_held_both(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                  enum twin_kind kind);
 
 #endif

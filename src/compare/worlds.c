@@ -84,16 +84,6 @@ static int stand_for_all(struct tw_cmp *c, const struct tw_side *sa, const struc
     return rc;
 }
 
-/* Has b a record of the same tensor as one of a's of this kind? */
-static bool both_have(const struct tw_view *a, const struct tw_view *b, enum twin_kind kind)
-{
-    for (size_t i = 0; i < a->count; i++)
-        for (size_t k = 0; a->rec[i].kind == kind && k < b->count; k++)
-            if (a->rec[i].token == b->rec[k].token)
-                return true;
-    return false;
-}
-
 /*
  * Loads what is compared of one step of both, wholes in place of parts. Without sides that is the
  * weights that rank 0 holds whole. *shards: some were parts. tail: that is what came after the last
@@ -122,8 +112,8 @@ static int load_state(struct tw_cmp *c, const struct tw_pair *p, const struct tw
     tw_view_filter(b, is_whole, NULL);
     if (rc == 0 && *shards)
         rc = tw_turns_join(c, a, b, out, by_turns, err);
-    out->gradients = out->gradients || both_have(a, b, TWIN_KIND_GRADIENT);
-    out->moments = out->moments || both_have(a, b, TWIN_KIND_MOMENT);
+    out->gradients = out->gradients || tw_held_both(c, a, b, TWIN_KIND_GRADIENT);
+    out->moments = out->moments || tw_held_both(c, a, b, TWIN_KIND_MOMENT);
     return rc;
 }
 

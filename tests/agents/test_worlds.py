@@ -175,3 +175,16 @@ def test_ranks_that_were_started_again(tmp_path):
         assert verdict["outcome"] == "same", verdict
         said = ["with-moments" in c["rules"] for c in verdict["claims"] if "rules" in c]
         assert said == [i == 0, True], said  # what rank 0 alone recorded stands for nobody
+
+
+def test_what_is_ignored(tmp_path):
+    """Optimizer state that each rank has for itself is no reason against "same" where it is ignored."""
+    one, two = (by_hand(tmp_path / str(n), n, "own") for n in (1, 2))
+    verdict = judged(tmp_path, one, two)
+    assert verdict["unseen"] == [
+        "run 2: optimizer state err: rank 1 holds other values than rank 0"
+    ]
+    verdict = judged(tmp_path, one, two, "--ignore", "optimizer/moment/err")
+    assert verdict["outcome"] == "same" and "with-moments" in rules(verdict), verdict
+    verdict = judged(tmp_path, one, two, "--ignore", "optimizer/moment/*")
+    assert verdict["outcome"] == "same" and "with-moments" not in rules(verdict), verdict

@@ -59,6 +59,7 @@ struct job {
     bool own;     /* the ranks share out the weights of which each keeps optimizer state */
     bool written; /* what the optimizer reads was written behind the backward pass */
     int attempt;  /* of a launcher that starts its ranks again; each has other weights and state */
+    bool unread;  /* no rank could read its optimizer state */
     bool astray;  /* the last rank has other weights than the others */
 };
 
@@ -116,7 +117,7 @@ static void put_gradient(const struct job *j, struct twin_writer *w, int rank, i
 static void put_moments(const struct job *j, struct twin_writer *w, int rank, int step)
 {
     const bool shape = hit(j, rank, SHAPE_OF_MOMENT, MUTANTS, step);
-    const bool unread = hit(j, rank, UNREAD_MOMENT, MUTANTS, step);
+    const bool unread = j->unread || hit(j, rank, UNREAD_MOMENT, MUTANTS, step);
     float x = (float)(40 + step + 100 * j->attempt), count = (float)(step + 1);
     char name[16] = "w.m"; /* of four weights where ranks share them out */
     if (hit(j, rank, MOMENT, MOMENT_OF_ALL, step))
@@ -135,7 +136,8 @@ static void put_moments(const struct job *j, struct twin_writer *w, int rank, in
     if (!hit(j, rank, NO_MOMENT, NO_MOMENT_OF_ALL, step))
         put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, name, x, shape ? 3 : 4,
             unread ? TWIN_REC_UNOBSERVED : 0);
-    put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "w.step", count, 1, 0);
+    put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "w.step", count, 1,
+        j->unread ? TWIN_REC_UNOBSERVED : 0);
 }
 
 /* Adds the first n ranks of the job. */
@@ -416,6 +418,52 @@ static void attempts_are_not_mixed(void **state)
     }
 }
 
+/* ---- what the user ignores, and what was not read */
+
+static void what_is_ignored_is_no_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        enum mutant mutant;
+        const char *pattern;
+    } ignored[] = {{MOMENT, "optimizer/moment/w.m"},  {COUNT, "w.step"},
+                   {GRADIENT, "backward/gradient/w"}, {NO_MOMENT, "optimizer/moment/*"},
+                   {UNREAD_MOMENT, "*/moment/w.m"},   {NO_GRADIENT, "*/gradient/*"}};
+    static const char *const another = "optimizer/moment/v.*";
+    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
+        for (int rank = 0; rank < 2; rank++) {
+            if (ignored[i].mutant == UNREAD_MOMENT && rank == 0)
+                continue; /* that rank 0 could not read a record is a reason of its own */
+            const struct job x = {.ranks = 2, .mutant = ignored[i].mutant, .rank = rank};
+            struct synth *a = recorded(&x), *b = recorded(&(struct job){.ranks = 4});
+            struct twin_compare_options o = arms;
+            o.ignore = &ignored[i].pattern;
+            o.ignore_count = 1;
+            struct twin_verdict *v = compare(a, b, &o);
+            expect_outcome(v, TWIN_SAME);
+            assert_true(v->ranges[0].gradients == !strstr(ignored[i].pattern, "/gradient/"));
+            assert_true(v->ranges[0].moments == !strstr(ignored[i].pattern, "/moment/*"));
+            twin_verdict_free(v);
+            o.ignore = &another;
+            v = compare(a, b, &o);
+            assert_true(v->outcome != TWIN_SAME);
+            twin_verdict_free(v);
+            synth_free(a);
+            synth_free(b);
+        }
+}
+
+static void what_was_not_read_was_not_compared(void **state)
+{
+    (void)state;
+    struct twin_verdict *v = judge(&(struct job){.ranks = 1, .unread = true},
+                                   &(struct job){.ranks = 2, .unread = true});
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(v->ranges[0].gradients);
+    assert_false(v->ranges[0].moments);
+    twin_verdict_free(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,6 +476,8 @@ int main(void)
         cmocka_unit_test(state_of_each_rank),
         cmocka_unit_test(written_in_one_run),
         cmocka_unit_test(attempts_are_not_mixed),
+        cmocka_unit_test(what_is_ignored_is_no_reason),
+        cmocka_unit_test(what_was_not_read_was_not_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
