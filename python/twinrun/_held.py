@@ -52,6 +52,11 @@ def in_any_phase(key):
     return {key, (OTHER_PHASE[key[0]],) + key[1:]} if key[1] == GRADIENT else {key}
 
 
+def owner_of(key):
+    """What optimizer state is of: 0.weight of 0.weight.exp_avg, in its scope."""
+    return (key[1], key[2].rsplit(".", 1)[0]) + key[3:]
+
+
 def of_all_ranks(steps, run):
     """The processes of a run that do what this one of rank 0 does in its attempt: of each rank the n-th
     of its role.
@@ -129,17 +134,19 @@ class Held:
         if mine is None:
             return set(), set()
         tail, out, here = step >= self.zero.info.steps, set(), set()
-        own = self.each_its_own(at)
+        own = self.own_state(at)
         for s, rows in zip(self.others, at):
             for where, r in rows.items():
                 if s is self.zero:
                     why = self.why_not(r, step, mine, at, tail, own)
                 elif tail or is_part(r) or where in mine:
                     continue
+                elif r.key[1] == GRADIENT and self.are_several(r, at):
+                    why = SEVERAL
                 elif r.key[1] == GRADIENT and not self.is_reduced(r, step):
                     why = UNREDUCED
                 else:
-                    why = ITS_OWN if own and r.key[1] == MOMENT else ""
+                    why = ITS_OWN if owner_of(r.key) in own else ""
                 if why is None:
                     continue
                 if why == REWRITTEN:
@@ -153,7 +160,7 @@ class Held:
     def why_not(self, r, step, mine, at, tail, own):
         """Why rank 0's record does not stand for all; None where it does. "": the ranks differ."""
         if r.key[1] == GRADIENT:
-            if r.occurrence > 0 or (r.key, 1) in mine:
+            if self.are_several(r, at):
                 return SEVERAL
             later = mine.get(((OTHER_PHASE[r.key[0]],) + r.key[1:], 0))
             if later is not None and later.seq > r.seq:
@@ -170,16 +177,25 @@ class Held:
         for x in theirs:
             if x is None and tail:
                 return NOT_AT_END
-            if x is None and own and r.key[1] == MOMENT:
+            if x is None and owner_of(r.key) in own:
                 return ITS_OWN
         return ""
 
     @staticmethod
-    def each_its_own(at):
-        """Is all optimizer state of the step of one rank each, and do several ranks hold some?"""
-        held = [{where for where in rows if where[0][1] == MOMENT} for rows in at]
-        every = [where for some in held for where in some]
-        return len(every) == len(set(every)) and sum(map(bool, held)) > 1
+    def are_several(r, at):
+        """Has any rank several records of this gradient in the step?"""
+        return any((r.key, 1) in rows for rows in at)
+
+    @staticmethod
+    def own_state(at):
+        """What the optimizer state is of that one rank holds alone, where several ranks hold such."""
+        holders = defaultdict(set)
+        for rank, rows in enumerate(at):
+            for key, _ in rows:
+                if key[1] == MOMENT:
+                    holders[owner_of(key)].add(rank)
+        alone = {owner: min(ranks) for owner, ranks in holders.items() if len(ranks) == 1}
+        return set(alone) if len(set(alone.values())) > 1 else set()
 
 
 def in_one_phase(x, y, rows_x, rows_y):

@@ -77,6 +77,7 @@ void tw_ranks_free(struct tw_ranks *k)
     for (size_t i = 0; i < k->n; i++)
         tw_view_free(&k->view[i]);
     tw_free(k->view);
+    tw_free(k->shared.token);
     *k = (struct tw_ranks){0};
 }
 
@@ -103,54 +104,10 @@ void tw_say_lost_weights(struct tw_cmp *c, const struct tw_view *v, uint32_t ste
                       v->proc->run + 1, (unsigned long long)v->dropped, step, v->proc->rank);
 }
 
-/* Is every record of optimizer state in this step of one rank alone, and do several ranks hold
- * some? */
-static bool each_its_own(const struct tw_ranks *k)
-{
-    size_t holders = 0;
-    for (size_t i = 0; i < k->n; i++) {
-        bool holds = false;
-        for (size_t j = 0; j < k->view[i].count; j++) {
-            const struct tw_rec *r = &k->view[i].rec[j];
-            if (r->kind != TWIN_KIND_MOMENT)
-                continue;
-            holds = true;
-            for (size_t m = 0; m < k->n; m++)
-                if (m != i && tw_ranks_counterpart(&k->view[m], r))
-                    return false;
-        }
-        holders += holds;
-    }
-    return holders > 1;
-}
-
 bool tw_adds_to(const struct tw_proc *p, const struct tw_proc *zero)
 {
     return p->info->steps > 0 && p->attempt == zero->attempt && p->nth == zero->nth &&
            !tw_proc_is_loader(p) && strcmp(tw_proc_role(p), tw_proc_role(zero)) == 0;
-}
-
-int tw_ranks_load(struct tw_ranks *k, const struct tw_proc *zero, struct twin_error *err)
-{
-    k->view = tw_calloc(k->side->count, sizeof *k->view);
-    if (!k->view)
-        return tw_no_memory(err, "comparing the ranks of a run");
-    for (size_t i = 0; i < k->side->count; i++) {
-        struct tw_proc *p = &k->side->proc[i];
-        if (!tw_adds_to(p, zero))
-            continue;
-        int rc = tw_view_load(k->c, p, k->step, k->step, &k->view[k->n], err);
-        twin_trace_rest(p->trace); /* there may be more ranks than a process may have open files */
-        if (rc != 0)
-            return rc;
-        struct tw_view *v = &k->view[k->n++];
-        tw_say_lost_weights(k->c, v, k->step);
-        tw_view_filter(v, tw_is_training_state, NULL);
-        if (v->count)
-            qsort(v->rec, v->count, sizeof *v->rec, by_token);
-    }
-    k->own_moments = each_its_own(k);
-    return 0;
 }
 
 /* The view of rank 0's process among those of all; NULL: it is not there. */
@@ -192,6 +149,91 @@ void tw_left_out_sort(struct tw_left_out *l)
 {
     if (l->n)
         qsort(l->token, l->n, sizeof *l->token, by_number);
+}
+
+/* ---- optimizer state that ranks share out */
+
+/* What optimizer state is of: "0.weight" of "0.weight.exp_avg", in its scope. 0: no memory. */
+static uint64_t owner_of(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
+{
+    const char *name = tw_rec_name(v, r), *dot = strrchr(name, '.');
+    char *owner = tw_printf("%.*s", (int)(dot ? (size_t)(dot - name) : strlen(name)), name);
+    const uint64_t token =
+        owner ? tw_key_hash(0, r->kind, owner, tw_rec_scope(v, r), tw_rec_role(v, r)) : 0;
+    c->oom |= !owner;
+    tw_free(owner);
+    return token;
+}
+
+struct owned {
+    uint64_t of;
+    size_t rank; /* its index among the views */
+};
+
+static int by_owner(const void *x, const void *y)
+{
+    const struct owned *a = x, *b = y;
+    if (a->of != b->of)
+        return a->of < b->of ? -1 : 1;
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+/* Fills k->shared and k->own_moments. One rank alone that holds what the others do not is not
+ * known to hold its own: they may lack it. */
+static void find_own_state(struct tw_ranks *k)
+{
+    struct owned *o = NULL;
+    size_t n = 0, room = 0, alone = k->n;
+    for (size_t i = 0; i < k->n && k->n > 1; i++)
+        for (size_t j = 0; j < k->view[i].count; j++) {
+            const struct tw_rec *r = &k->view[i].rec[j];
+            if (r->kind == TWIN_KIND_MOMENT && tw_cmp_room(k->c, &o, n, &room, sizeof *o))
+                o[n++] = (struct owned){owner_of(k->c, &k->view[i], r), i};
+        }
+    if (n)
+        qsort(o, n, sizeof *o, by_owner);
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && o[end].of == o[i].of;)
+            end++;
+        if (o[end - 1].rank != o[i].rank) {
+            leave_out(k->c, &k->shared, o[i].of);
+            continue;
+        }
+        k->own_moments |= alone < k->n && alone != o[i].rank;
+        alone = o[i].rank;
+    }
+    tw_left_out_sort(&k->shared);
+    tw_free(o);
+}
+
+/* Is it optimizer state that a rank holds for itself, as others do of other tensors? */
+static bool is_own(const struct tw_ranks *k, const struct tw_view *v, const struct tw_rec *r)
+{
+    return r->kind == TWIN_KIND_MOMENT && k->own_moments &&
+           !has_token(&k->shared, owner_of(k->c, v, r));
+}
+
+int tw_ranks_load(struct tw_ranks *k, const struct tw_proc *zero, struct twin_error *err)
+{
+    k->view = tw_calloc(k->side->count, sizeof *k->view);
+    if (!k->view)
+        return tw_no_memory(err, "comparing the ranks of a run");
+    for (size_t i = 0; i < k->side->count; i++) {
+        struct tw_proc *p = &k->side->proc[i];
+        if (!tw_adds_to(p, zero))
+            continue;
+        int rc = tw_view_load(k->c, p, k->step, k->step, &k->view[k->n], err);
+        twin_trace_rest(p->trace); /* there may be more ranks than a process may have open files */
+        if (rc != 0)
+            return rc;
+        struct tw_view *v = &k->view[k->n++];
+        tw_say_lost_weights(k->c, v, k->step);
+        tw_view_filter(v, tw_is_training_state, NULL);
+        if (v->count)
+            qsort(v->rec, v->count, sizeof *v->rec, by_token);
+    }
+    find_own_state(k);
+    return 0;
 }
 
 static bool is_ignored(const struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r)
@@ -304,14 +346,23 @@ static bool is_reduced(const struct tw_ranks *k, const struct tw_proc *zero,
     return false;
 }
 
+/* Has any rank several records of this gradient in the step? */
+static bool are_several(const struct tw_ranks *k, const struct tw_rec *r)
+{
+    const struct tw_rec second = {.token = r->token, .occurrence = 1};
+    for (size_t i = 0; i < k->n; i++)
+        if (tw_ranks_counterpart(&k->view[i], &second))
+            return true;
+    return false;
+}
+
 /* Why a gradient of rank 0 may be another thing than what the optimizer read, reduced; NULL: it is
  * that. */
 static const char *why_not_read(const struct tw_ranks *k, const struct tw_view *own,
                                 const struct tw_view *v, const struct tw_rec *r)
 {
-    const struct tw_rec next = {.token = r->token, .occurrence = r->occurrence + 1};
     const struct tw_rec other = {.token = in_other_phase(v, r)};
-    if (r->occurrence > 0 || tw_ranks_counterpart(own, &next))
+    if (are_several(k, r))
         return several;
     const struct tw_rec *x = tw_ranks_counterpart(own, &other);
     if (x && x->seq > r->seq)
@@ -384,7 +435,7 @@ static bool all_hold(const struct tw_ranks *k, const struct tw_view *own, const 
             continue;
         if (!x && tail)
             tw_say_not_held(k->c, k->side, v, r, not_at_end);
-        else if (!x && r->kind == TWIN_KIND_MOMENT && k->own_moments)
+        else if (!x && is_own(k, v, r))
             tw_say_not_held(k->c, k->side, v, r, its_own);
         else if (!x)
             say_other(k, v, r, rank, "recorded nothing of it, and rank 0 did");
@@ -408,9 +459,11 @@ static void leave_out_others(const struct tw_ranks *k, const struct tw_view *own
             const struct tw_rec *r = &v->rec[j];
             if (r->kind == TWIN_KIND_WEIGHT || tw_is_shard(r) || tw_ranks_counterpart(own, r))
                 continue;
-            if (r->kind == TWIN_KIND_GRADIENT && !is_reduced(k, own->proc, v, r))
+            if (r->kind == TWIN_KIND_GRADIENT && are_several(k, r))
+                tw_say_not_held(k->c, k->side, v, r, several);
+            else if (r->kind == TWIN_KIND_GRADIENT && !is_reduced(k, own->proc, v, r))
                 tw_say_not_held(k->c, k->side, v, r, unreduced);
-            else if (r->kind == TWIN_KIND_MOMENT && k->own_moments)
+            else if (is_own(k, v, r))
                 tw_say_not_held(k->c, k->side, v, r, its_own);
             else
                 say_other(k, v, r, v->proc->rank, "recorded some of it, and rank 0 nothing");

@@ -33,6 +33,12 @@ unsigned tw_box_cuts(const struct tw_box *b, size_t width, struct tw_cut out[2])
 bool tw_box_same(const struct tw_box *x, const struct tw_box *y);
 bool tw_box_disjoint(const struct tw_box *x, const struct tw_box *y);
 
+/* Tensors that are not compared in a step, by tw_tensor_token(). */
+struct tw_left_out {
+    uint64_t *token;
+    size_t n, room;
+};
+
 /* ---- held.c: what all ranks of a run recorded of one step, of what is compared between worlds */
 struct tw_ranks {
     struct tw_cmp *c;
@@ -40,8 +46,10 @@ struct tw_ranks {
     struct tw_view *view; /* each in an order of its own, for tw_ranks_counterpart() */
     size_t n;
     uint32_t step;
-    bool own_moments; /* all optimizer state of the step is of one rank each, and several have some
-                       */
+    /* Several ranks hold optimizer state of which no other has any; and what the rest is of, by
+     * name and scope, sorted. */
+    bool own_moments;
+    struct tw_left_out shared;
 };
 /* Of the processes whose parts are added to those of `zero`, a process of rank 0. */
 int tw_ranks_load(struct tw_ranks *k, const struct tw_proc *zero, struct twin_error *err);
@@ -49,11 +57,6 @@ void tw_ranks_free(struct tw_ranks *k);
 /* The record of v, a view of struct tw_ranks, with r's key and occurrence; NULL: it has none. */
 const struct tw_rec *tw_ranks_counterpart(const struct tw_view *v, const struct tw_rec *r);
 
-/* Tensors that are not compared in a step, by tw_tensor_token(). */
-struct tw_left_out {
-    uint64_t *token;
-    size_t n, room;
-};
 /* For tw_view_filter(): what is not left out. Sort the list first. */
 bool tw_is_kept(const struct tw_view *v, const struct tw_rec *r, void *left_out);
 /* Leaves out a tensor; a gradient in whichever phase the other run recorded what its optimizer

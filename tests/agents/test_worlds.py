@@ -6,6 +6,7 @@ ranks hold them alike behind the reduction, else named.
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -188,3 +189,12 @@ def test_what_is_ignored(tmp_path):
     assert verdict["outcome"] == "same" and "with-moments" in rules(verdict), verdict
     verdict = judged(tmp_path, one, two, "--ignore", "optimizer/moment/*")
     assert verdict["outcome"] == "same" and "with-moments" not in rules(verdict), verdict
+
+
+def test_some_state_of_each_rank(tmp_path):
+    """Optimizer state that the ranks share out is named, and what all hold beside it is compared."""
+    one, two = (by_hand(tmp_path / str(n), n, "share") for n in (1, 2))
+    verdict = judged(tmp_path, one, two)
+    assert verdict["outcome"] == "same" and "with-moments" in rules(verdict), verdict
+    said = r"optimizer state of run 2, such as w[0-3]\.m, was not compared: each rank holds its own"
+    assert any(re.fullmatch(said, n) for n in verdict["notes"]), verdict["notes"]

@@ -4,7 +4,7 @@ each, by hand.
 
 worlds_job.py RANKS [WORD ...]: `again` (the launcher starts the ranks twice, and each time they hold
 other values), `alone` (the first time rank 0 alone comes that far), `own` (of `err` each rank holds
-other values).
+other values), `share` (the ranks share out what belongs to four weights).
 """
 
 import os
@@ -39,6 +39,8 @@ def work(rank, attempt):
         twinrun.record("moment:m", value * 2)
         if "own" in WORDS:
             twinrun.record("moment:err", value + rank)
+        for i in range(rank, 4, RANKS) if "share" in WORDS else ():
+            twinrun.record("moment:w%d.m" % i, value + i)
         twinrun.step()
 
 

@@ -47,6 +47,7 @@ enum odd {
     NO_SYNC,     /* a rank steps on what was not averaged, in step 1 */
     ENDED,       /* the wrapper is freed in step 1 */
     SEVERAL,     /* there are two in a step, as two backward passes left them */
+    SEVERAL_ONE, /* on one rank */
     ODDS
 };
 
@@ -57,6 +58,7 @@ struct job {
     enum odd odd;
     bool alike;   /* what was not reduced is the same on all ranks, and in no other world */
     bool own;     /* the ranks share out the weights of which each keeps optimizer state */
+    bool some;    /* not of all weights: of one each rank keeps it */
     bool written; /* what the optimizer reads was written behind the backward pass */
     int attempt;  /* of a launcher that starts its ranks again; each has other weights and state */
     bool unread;  /* no rank could read its optimizer state */
@@ -108,7 +110,7 @@ static void put_gradient(const struct job *j, struct twin_writer *w, int rank, i
     if (j->odd != AS_USUAL) /* of this rank's share of the batch */
         x += (float)j->ranks / 8 + (j->alike ? 0 : (float)rank);
     put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w", x, 4, 0);
-    if (j->odd == SEVERAL)
+    if (j->odd == SEVERAL || (j->odd == SEVERAL_ONE && rank == j->ranks - 1))
         put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w", (float)(20 + step), 4, 0);
     if (j->written)
         put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_GRADIENT, "w", x / 2, 4, 0);
@@ -129,9 +131,11 @@ static void put_moments(const struct job *j, struct twin_writer *w, int rank, in
     if (j->own) {
         for (int i = rank; i < RANKS_MAX; i += j->ranks) {
             snprintf(name, sizeof name, "w%d.m", i);
-            put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, name, x + (float)i, 4, 0);
+            put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, name, (float)(i + step), 4, 0);
         }
-        return;
+        if (!j->some)
+            return;
+        snprintf(name, sizeof name, "w.m");
     }
     if (!hit(j, rank, NO_MOMENT, NO_MOMENT_OF_ALL, step))
         put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, name, x, shape ? 3 : 4,
@@ -300,18 +304,20 @@ static void a_rank_that_differs_is_named(void **state)
 static void a_gradient_before_the_reduction(void **state)
 {
     (void)state;
+    struct synth *b = recorded(&(struct job){.ranks = 4}); /* once: writers are not given back */
     for (int odd = AS_USUAL + 1; odd < ODDS; odd++)
         for (int variant = 0; variant < 8; variant++) {
             const struct job x = {.ranks = 2 + variant % 2,
                                   .odd = odd,
                                   .alike = variant / 2 % 2,
                                   /* of several, what is written is made of the reduced one */
-                                  .written = variant / 4 && odd != SEVERAL};
-            struct twin_verdict *v = judge(&x, &(struct job){.ranks = 4});
+                                  .written = variant / 4 && odd < SEVERAL};
+            struct synth *a = recorded(&x);
+            struct twin_verdict *v = compare(a, b, &arms);
             expect_outcome(v, TWIN_SAME);
             assert_false(v->ranges[0].gradients);
             assert_true(v->ranges[0].moments);
-            if (odd == SEVERAL)
+            if (odd >= SEVERAL)
                 expect_note(v,
                             "gradients of run 1, such as w, were not compared: there are several "
                             "of one name in a step, of other backward passes");
@@ -322,7 +328,9 @@ static void a_gradient_before_the_reduction(void **state)
                                        : "run 1 has 2 ranks, run 2 4: only rank 0's weights and "
                                          "optimizer state can be compared");
             twin_verdict_free(v);
+            synth_free(a);
         }
+    synth_free(b);
 }
 
 /* Up to the step in which a rank stepped on what was not averaged the gradients are compared. */
@@ -429,13 +437,14 @@ static void what_is_ignored_is_no_reason(void **state)
     } ignored[] = {{MOMENT, "optimizer/moment/w.m"},  {COUNT, "w.step"},
                    {GRADIENT, "backward/gradient/w"}, {NO_MOMENT, "optimizer/moment/*"},
                    {UNREAD_MOMENT, "*/moment/w.m"},   {NO_GRADIENT, "*/gradient/*"}};
+    struct synth *b = recorded(&(struct job){.ranks = 4});
     static const char *const another = "optimizer/moment/v.*";
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         for (int rank = 0; rank < 2; rank++) {
             if (ignored[i].mutant == UNREAD_MOMENT && rank == 0)
                 continue; /* that rank 0 could not read a record is a reason of its own */
             const struct job x = {.ranks = 2, .mutant = ignored[i].mutant, .rank = rank};
-            struct synth *a = recorded(&x), *b = recorded(&(struct job){.ranks = 4});
+            struct synth *a = recorded(&x);
             struct twin_compare_options o = arms;
             o.ignore = &ignored[i].pattern;
             o.ignore_count = 1;
@@ -449,8 +458,8 @@ static void what_is_ignored_is_no_reason(void **state)
             assert_true(v->outcome != TWIN_SAME);
             twin_verdict_free(v);
             synth_free(a);
-            synth_free(b);
         }
+    synth_free(b);
 }
 
 static void what_was_not_read_was_not_compared(void **state)
@@ -462,6 +471,35 @@ static void what_was_not_read_was_not_compared(void **state)
     assert_true(v->ranges[0].gradients);
     assert_false(v->ranges[0].moments);
     twin_verdict_free(v);
+}
+
+/* ---- optimizer state of which each rank has some for itself, and some that all have */
+
+static void some_state_of_each_rank(void **state)
+{
+    (void)state;
+    const struct job x = {.ranks = 2, .own = true, .some = true};
+    const struct job y = {.ranks = 4, .own = true, .some = true};
+    static const enum mutant lost[] = {MOMENT, COUNT, NO_MOMENT, UNREAD_MOMENT};
+    struct synth *a = recorded(&x), *b = recorded(&y);
+    struct twin_verdict *v = compare(a, b, &arms);
+    expect_outcome(v, TWIN_SAME);
+    assert_true(v->ranges[0].moments);
+    assert_true(has_note(v, ".m, was not compared: each rank holds its own"));
+    twin_verdict_free(v);
+    synth_free(a);
+    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++)
+        for (int rank = 0; rank < 2; rank++) {
+            struct job z = x;
+            z.mutant = lost[i];
+            z.rank = rank;
+            a = recorded(&z);
+            v = compare(a, b, &arms);
+            assert_true(v->outcome == TWIN_INCONCLUSIVE || v->outcome == TWIN_DIFFER);
+            twin_verdict_free(v);
+            synth_free(a);
+        }
+    synth_free(b);
 }
 
 int main(void)
@@ -476,6 +514,7 @@ int main(void)
         cmocka_unit_test(state_of_each_rank),
         cmocka_unit_test(written_in_one_run),
         cmocka_unit_test(attempts_are_not_mixed),
+        cmocka_unit_test(some_state_of_each_rank),
         cmocka_unit_test(what_is_ignored_is_no_reason),
         cmocka_unit_test(what_was_not_read_was_not_compared),
     };
