@@ -217,9 +217,9 @@ class Whole(Steps):
                         self.ranks[r.key].add(s.info.rank)
             out, here = self.held.left_out(step)
             self.left_out[step] |= out
+            mine = {r.key for r in rows}
             for (key, _), parts in held.items():  # of which rank 0 has none
-                mine = any(r.key == key for r in rows)
-                if not mine and any(is_part(r) for r, _, _ in parts):
+                if key not in mine and any(is_part(r) for r, _, _ in parts):
                     self.left_out[step] |= in_any_phase(key)
             rows = [r for r in rows if not is_edge(r, own.get(r.key)) and r.key not in here]
             self.rows[step] = [self._row(step, r, held) for r in rows]
@@ -291,9 +291,10 @@ def join(rows, others):
     mine, theirs = _pieces(rows), _pieces(others)
     own = {(r.key, r.occurrence) for r in rows if not r.flags & PART}
     at = {(r.key, r.occurrence): i for i, r in enumerate(others) if not r.flags & PART}
+    cut = {key for key, _ in theirs}  # in pieces there, too
     gone, made, others = set(), {}, list(others)
     for which, pieces in mine.items():
-        if any(key == which[0] for key, _ in theirs):
+        if which[0] in cut:
             continue
         if which not in own and which not in at:
             continue
