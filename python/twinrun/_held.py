@@ -28,8 +28,10 @@ OTHER_PHASE = {BACKWARD: OPTIMIZER, OPTIMIZER: BACKWARD}
 
 UNREDUCED = "nothing says that they were recorded behind the reduction over all ranks"
 SEVERAL = "there are several of one name in a step, of other backward passes"
-REWRITTEN = "something wrote to them later in the step"
-IN_ONE_RUN = "something wrote to them behind the backward pass in one of the two runs alone"
+REWRITTEN = "something wrote to them later in the step"  # said of none: that record speaks for it
+IN_ONE_RUN = (
+    "something was seen to write to them behind the backward pass in one of the two runs alone"
+)
 ITS_OWN = "each rank holds its own"
 NOT_AT_END = "not every rank recorded it at the end of the job"
 NO_STEPS = "not every rank of the run recorded steps"
@@ -153,7 +155,7 @@ class Held:
                     here.add(r.key)
                 else:
                     out |= in_any_phase(tensor_at(r))
-                if why:  # else that was a reason against "same"
+                if why and why != REWRITTEN:  # else that was a reason against "same"
                     self.say(r, why)
         return out, here
 

@@ -26,9 +26,12 @@
 static const char unreduced[] = "nothing says that they were recorded behind the reduction over "
                                 "all ranks";
 static const char several[] = "there are several of one name in a step, of other backward passes";
+/* Said of no tensor: what it was written to became is a record of its own, which is compared, or
+ * about which another of these reasons is said. */
 static const char rewritten[] = "something wrote to them later in the step";
-static const char in_one_run[] = "something wrote to them behind the backward pass in one of the "
-                                 "two runs alone";
+/* The agent does not see each write: to those of DTensors it is blind. */
+static const char in_one_run[] = "something was seen to write to them behind the backward pass in "
+                                 "one of the two runs alone";
 static const char its_own[] = "each rank holds its own";
 static const char not_at_end[] = "not every rank recorded it at the end of the job";
 static const char no_steps[] = "not every rank of the run recorded steps";
@@ -484,7 +487,7 @@ void tw_held_alike(const struct tw_ranks *k, const struct tw_view *zero, bool ta
             continue;
         if (own && r->kind == TWIN_KIND_GRADIENT)
             why = why_not_read(k, own, zero, r);
-        if (why)
+        if (why && why != rewritten)
             tw_say_not_held(k->c, k->side, zero, r, why);
         if (why == rewritten)
             leave_out(k->c, here, r->token);
