@@ -9,12 +9,10 @@ from collections import Counter
 
 from . import _said
 from ._numbers import Numbers
-from ._held import STATE_OF_RANKS
+from ._between import WITH, both_have
 from ._parts_of_ranks import put_together
 from ._recorded import (
-    GRADIENT,
     INIT,
-    MOMENT,
     OPTIMIZER,
     STATE,
     WEIGHT,
@@ -153,7 +151,7 @@ class Claims(Numbers, Shown):
         if "threads-cut" in rules.words:
             need(same_beginnings(x, y), "what the threads recorded differs")
         if "only-weights" in rules.words and not x.faults and not y.faults:
-            self.says_what_was_compared(claim, x, y, first, steps, shift, rules)
+            self.says_what_was_compared(claim, x, y, rules)
         self.ends_where_they_differ(claim, x, y, first + steps, shift, rules)
         hole = None
         for s in range(first, first + steps):
@@ -172,28 +170,46 @@ class Claims(Numbers, Shown):
                 )
         return "%d step%s from %d" % (steps, "" if steps == 1 else "s", first)
 
-    @staticmethod
-    def says_what_was_compared(claim, x, y, first, steps, shift, rules):
+    def says_what_was_compared(self, claim, x, y, rules):
         """Between other numbers of ranks: were gradients, and optimizer state, compared in one of
-        these steps, or in the one that differs? What was not read was not, nor what is ignored.
+        these steps, in the one that differs, or in those that a tolerance judged?
         """
-        last = first + steps + (steps > 0 or first < min(x.info.steps, y.info.steps - shift))
-        if claim.get("tail") is not True:
-            last = min(last, x.info.steps, y.info.steps - shift)
-        for rule, kind in (("with-gradients", GRADIENT), ("with-moments", MOMENT)):
-            compared = any(
-                {
-                    r.key
-                    for r in x.rows.get(s, ())
-                    if r.key[:2] in STATE_OF_RANKS and r.key[1] == kind
-                    if not r.unread and not rules.ignores(r)
-                }
-                & {r.key for r in y.rows.get(s + shift, ()) if not r.unread}
-                for s in range(first, last)
-            )
+        end, judged = x.info.steps, self.judgement(claim)
+        steps, shift = self.steps_looked_at(claim, x, y), claim["shift"]
+        alike = end == y.info.steps - shift  # else nothing was compared behind the last step
+        tail = claim.get("tail") is True or (judged is not None and number(judged, "last") == end)
+        for kind, rule in WITH.items():
+            some = any(both_have(x, y, s, s + shift, kind, rules) for s in steps)
+            behind = alike and both_have(x, y, end, end + shift, kind, rules)
             said = rule in rules.words
-            need(compared or not said, "%s: none was compared", rule)
-            need(said or not compared, "%s: some were compared, and it does not say so", rule)
+            need(some or behind or not said, "%s: none was compared", rule)
+            need(
+                said or not (some or (behind and tail)),
+                "%s: some were compared, and it does not say so",
+                rule,
+            )
+
+    def steps_looked_at(self, claim, x, y):
+        """Between other numbers of ranks, the steps that were held against each other: the equal
+        ones, the one that differs, and what a tolerance judged behind it.
+        """
+        shift = number(claim, "shift", least=-(1 << 32))
+        first, both = max(0, -shift), min(x.info.steps, y.info.steps - shift)
+        end, judged = number(claim, "first") + number(claim, "steps"), self.judgement(claim)
+        if judged is not None:
+            return range(first, min(number(judged, "last") + 1, both))
+        if claim["steps"] == 0 and shift < 0 and self.step_differs(claim, x, y, first):
+            end = first
+        asked = number(self.verdict, "steps", "compared")
+        return range(first, end + (end < both and end != first + asked))
+
+    @staticmethod
+    def step_differs(claim, x, y, step):
+        try:
+            equal_step(x, y, step, step + claim["shift"], Rules(claim))
+        except Refuted:
+            return True
+        return False
 
     def ends_where_they_differ(self, claim, x, y, end, shift, rules):
         """No step that is equal, too, is left out, unless the user asked for so many."""

@@ -8,21 +8,12 @@ Written from docs/internals/sharded.md: it shares no code with the comparison.
 import re
 from collections import defaultdict
 
-from ._recorded import GRADIENT, INIT, MOMENT, OPTIMIZER, WEIGHT
+from ._between import BACKWARD, STATE_OF_RANKS
+from ._recorded import GRADIENT, MOMENT, OPTIMIZER, WEIGHT
 from ._replicas import _groups, _shown
 from ._shown import attempt_of
-from .trace import OFFSET, PART, PHASES
+from .trace import OFFSET, PART
 
-BACKWARD = PHASES.index("backward")
-# (phase, kind) of what is compared there
-STATE_OF_RANKS = {
-    (INIT, WEIGHT),
-    (OPTIMIZER, WEIGHT),
-    (INIT, MOMENT),
-    (OPTIMIZER, MOMENT),
-    (BACKWARD, GRADIENT),
-    (OPTIMIZER, GRADIENT),
-}
 PIECE = re.compile(r"\[[0-9]+:[0-9]+\]$")
 OTHER_PHASE = {BACKWARD: OPTIMIZER, OPTIMIZER: BACKWARD}
 

@@ -9,6 +9,7 @@ time limit, a run that was thrown away), or advise.
 import math
 import re
 
+from ._between import WITH, both_have, weights_in
 from ._recorded import (
     GRADIENT,
     INIT,
@@ -32,15 +33,21 @@ from ._shown import attempts_of, how_it_ended
 from ._tolerance import LIMITS
 from .trace import KINDS, PHASES, UNORDERED
 
-WITH = {"with-gradients", "with-moments"}
+NAMED = {GRADIENT: "gradients", MOMENT: "optimizer state"}
 # how a sentence names what was compared between other numbers of ranks
 STATE_COMPARED = {
     "weights": set(),
-    "weights and gradients": {"with-gradients"},
-    "weights and optimizer state": {"with-moments"},
-    "weights, gradients and optimizer state": WITH,
+    "weights and gradients": {GRADIENT},
+    "weights and optimizer state": {MOMENT},
+    "weights, gradients and optimizer state": {GRADIENT, MOMENT},
 }
 LOCAL, VALUE = KINDS.index("gradient (local)"), KINDS.index("value")
+# "weights of step 2, and the weights of steps 0 to 1"; what is equal in the step itself; neither
+BEFORE = re.compile(
+    r"(?:(?!the )(?:(?!, and the ).)* of step (\d+)(?: \(\d+ records?\))?)?"
+    r"(?:(?:, and |^)the weights of steps? (\d+)(?: to (\d+))?)?",
+    re.S,
+)
 FORMS = []
 
 
@@ -129,44 +136,105 @@ class Notes:
 
     @form(
         r"run (\d+) has (\d+) ranks?, run (\d+) (\d+): only rank 0's (weights[a-z ,]*?)"
-        r"(?:, and those that the ranks hold parts of,)? can be compared"
+        r"(?:, and those that the ranks hold parts of,)? can be compared(.*)"
     )
-    def worlds(self, j, n, k, m, what):
+    def worlds(self, j, n, k, m, what, more):
         for run, size in ((j, n), (k, m)):
             traces = [self.run_named(run).steps(name) for name in self.run_named(run).traces()]
             most = max((s.info.world for s in traces), default=0)
             need(int(size) == most, "run %s has %d ranks", run, most)
-        self.state_compared([int(j), int(k)], what)
+        self.state_compared([int(j), int(k)], what, more)
 
     @form(
         r"the ranks of run (\d+) and run (\d+) hold other parts of weights: only rank 0's "
-        r"(weights[a-z ,]*?)(?:, and those that the ranks hold parts of,)? can be compared"
+        r"(weights[a-z ,]*?)(?:, and those that the ranks hold parts of,)? can be compared(.*)"
     )
-    def other_parts(self, j, k, what):
-        self.state_compared([int(j), int(k)], what)
+    def other_parts(self, j, k, what, more):
+        self.state_compared([int(j), int(k)], what, more)
 
-    def state_compared(self, runs, what):
-        """Does a sentence name what was compared between two runs of other numbers of ranks? The
-        claims say that with their rules, each of which is held against the recordings.
+    def state_compared(self, runs, what, more):
+        """Does a sentence name what was compared in each step between two runs of other numbers of
+        ranks, and what in some?
         """
         need(what in STATE_COMPARED, "nobody knows %s", what)
-        need(STATE_COMPARED[what] == self.words_of(runs), "it was other records that were compared")
+        looked, held = self.state_of(runs)
+        every, some = self.parted(looked, held)
+        need(STATE_COMPARED[what] == every, "in each step it was other records")
+        listed = []
+        for kind in (k for k in NAMED if k in some):
+            steps = held[kind]
+            where = "in %d of %d, " % (len(steps), looked)
+            if not steps:
+                where = "at the end of the job alone"
+            elif len(steps) == 1:
+                where += "step %d" % steps[0]
+            else:
+                where += "the first step %d and the last step %d" % (min(steps), max(steps))
+            listed.append(", %s %s" % (NAMED[kind], where))
+        expected = " in every step" * bool(listed) + "".join(listed)
+        need(more == expected, "what some steps have: %s", expected or "nothing more")
 
-    def words_of(self, runs):
-        return set().union(*(Rules(c).words & WITH for c in self.ranges({"runs": runs})))
+    def state_of(self, runs):
+        """(how many steps of two runs of other numbers of ranks were compared, {kind: those of which
+        both had gradients, or optimizer state}); without a kind of which nothing was compared.
+        """
+        looked, held = 0, {}
+        for c, x, y in self.compared(runs):
+            steps = self.steps_looked_at(c, x, y)
+            looked += len(steps)
+            for kind in WITH:
+                both = [s for s in steps if both_have(x, y, s, s + c["shift"], kind, Rules(c))]
+                if both or WITH[kind] in Rules(c).words:
+                    held.setdefault(kind, []).extend(both)
+        return looked, held
+
+    @staticmethod
+    def parted(looked, held):
+        """The kinds that each step has, and those that some have, or the end of the job."""
+        every = {kind for kind, steps in held.items() if len(steps) == looked}
+        return every, set(held) - every
+
+    def equal_before_said(self):
+        """Of the steps before the first difference nothing but weights is said to be equal where the
+        numbers of ranks differ, and that only where each of these steps had them.
+        """
+        text, first = self.verdict.get("equal_before"), self.first_claim()
+        if not text or not first or "step" not in first or "zoom" in first:
+            return
+        for c, x, y in self.compared(first["runs"]):
+            if "only-weights" not in Rules(c).words or c.get("rank") != first.get("rank"):
+                continue
+            m = BEFORE.fullmatch(text)
+            need(m, "of the steps before no more than weights is known: %s", text)
+            need(m[1] is None or int(m[1]) == first["step"][0], "the first is of another step")
+            for step in range(int(m[2]), int(m[3] or m[2]) + 1) if m[2] else ():
+                need(step < self.end_of(c), "step %d is not equal", step)
+                held = weights_in(x, y, step, step + c["shift"], Rules(c))
+                need(held, "step %d has no weights", step)
 
     @form(
-        r"between .* ranks (weights[a-z ,]*?)(?: alone)? are compared, after each step and by their "
-        r"whole content, .*; (gradients, )?(optimizer state, )?batches and losses are not"
+        r"between .* ranks (weights[a-z ,]*?)( alone)? are compared, after each step and by their "
+        r"whole content, .*?; (?:(gradients|optimizer state|gradients and optimizer state) in some of "
+        r"these runs or steps alone; )?(gradients, )?(optimizer state, )?batches and losses are not"
     )
-    def between_numbers(self, what, gradients, moments):
+    def between_numbers(self, what, alone, partly, gradients, moments):
         ranks = self.verdict.get("ranks") or [0] * len(self.runs)
         across = [i for i in range(2, len(self.runs) + 1) if ranks[i - 1] != ranks[0]]
-        found = [self.words_of([1, i]) for i in across]
-        every = set.intersection(*found) if found else set()
-        need(STATE_COMPARED.get(what) == every, "of all of these it was other records")
-        need((gradients is None) == ("with-gradients" in every), "gradients are among them, or not")
-        need((moments is None) == ("with-moments" in every), "its state is among them, or not")
+        claimed = [i for i in across if self.ranges({"runs": [1, i]})]
+        found = [self.parted(*self.state_of([1, i])) for i in claimed]
+        every = set.intersection(*(e for e, _ in found)) if found else set()
+        some = set().union(*(e | s for e, s in found)) - every
+        said = STATE_COMPARED.get(what, {None})
+        named = {k for k in NAMED if partly and NAMED[k] in partly}
+        denied = {k for k, word in ((GRADIENT, gradients), (MOMENT, moments)) if word}
+        need(said | named | denied == set(NAMED), "it does not say what of all")
+        need(len(said) + len(named) + len(denied) == len(NAMED), "it says two things of one kind")
+        need(bool(alone) == (not said and not named), "weights alone, or not")
+        # of a comparison after one that differed nothing is claimed
+        whole = len(claimed) == len(across)
+        need(said <= every and (said == every or not whole), "of all of these it was other records")
+        need(not denied & (every | some), "some were compared")
+        need(named <= every | some if whole else True, "none of these was compared")
 
     @form(
         r"(gradients|optimizer state) of run (\d+)(?: and run (\d+))?, such as (.*), "

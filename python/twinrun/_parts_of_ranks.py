@@ -6,10 +6,10 @@ of wholes, by a sum of its own, where they are proven to be that.
 import math
 from collections import defaultdict
 
+from ._between import STATE_OF_RANKS
 from ._held import (
     NO_PLACE,
     NOT_ADDING,
-    STATE_OF_RANKS,
     Held,
     in_any_phase,
     in_one_phase,

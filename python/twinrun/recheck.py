@@ -21,6 +21,7 @@ import sys
 from collections import Counter
 
 from . import _causes, _lines
+from ._between import weights_in
 from ._claims import Claims
 from ._clock import Clock, without
 from ._exchanges import Exchanges
@@ -148,6 +149,7 @@ class Recheck(
         need(len(firsts) == (1 if v.get("first") else 0), "%d claims are the first", len(firsts))
         if firsts:
             self.is_named_first(firsts[0], v["first"])
+        self.equal_before_said()
         for onset in v.get("then", []):
             need(
                 any(
@@ -256,6 +258,17 @@ class Recheck(
                     self.every_record_was_read(c, s, side)
         for c in ranges:
             self.whole(c, pair, arms)
+            self.weights_in_each_step(c)
+
+    def weights_in_each_step(self, c):
+        """Between other numbers of ranks gradients and optimizer state do not stand for weights."""
+        if "only-weights" not in Rules(c).words:
+            return
+        x, y = self.pair(c)
+        for step in self.steps_looked_at(c, x, y):
+            known = x.complete(step) and y.complete(step + c["shift"])
+            held = weights_in(x, y, step, step + c["shift"], Rules(c))
+            need(held or not known, "step %d: no weights were compared", step)
 
     def every_record_was_read(self, c, steps, side):
         """A record that could not be read in either run is equal in both, and says nothing."""

@@ -88,15 +88,21 @@ void tw_ranks_as_asked(struct tw_cmp *c, const struct tw_side *side, size_t n)
         return;
     say_numbers(&numbers, c->o, n);
     /* what was compared in each of these pairs of runs */
-    const bool gradients = c->worlds > 0 && c->worlds_gradients == c->worlds;
-    const bool moments = c->worlds > 0 && c->worlds_moments == c->worlds;
+    const bool gradients = c->worlds > 0 && c->worlds_gradients.every == c->worlds;
+    const bool moments = c->worlds > 0 && c->worlds_moments.every == c->worlds;
+    const bool some_gradients = !gradients && c->worlds_gradients.any > 0;
+    const bool some_moments = !moments && c->worlds_moments.any > 0;
     tw_cmp_note(c,
                 "between %s ranks %s%s are compared, after each step and by their whole content, "
-                "%s; %s%sbatches and losses are not",
+                "%s; %s%s%s%s%s%sbatches and losses are not",
                 numbers.data ? numbers.data : "several", twin_state_compared(gradients, moments),
-                gradients || moments ? "" : " alone",
+                gradients || moments || some_gradients || some_moments ? "" : " alone",
                 c->tolerance ? "and the tolerance applies to them" : "bit for bit",
-                gradients ? "" : "gradients, ", moments ? "" : "optimizer state, ");
+                some_gradients ? "gradients" : "", some_gradients && some_moments ? " and " : "",
+                some_moments ? "optimizer state" : "",
+                some_gradients || some_moments ? " in some of these runs or steps alone; " : "",
+                gradients || some_gradients ? "" : "gradients, ",
+                moments || some_moments ? "" : "optimizer state, ");
     if (between + 1 < n)
         tw_cmp_note(c,
                     "runs with the same number of ranks are compared record by record, bit for "

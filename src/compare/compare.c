@@ -84,6 +84,16 @@ static void adopt_ranges(struct twin_verdict *v, struct tw_pair_result *r, bool 
     r->range_count = 0;
 }
 
+/* The headline speaks of all comparisons: of other numbers of ranks it names what was compared in
+ * each step of each of them. */
+static void narrow_ranges(const struct tw_cmp *c)
+{
+    for (size_t i = 0; i < c->v->range_count; i++) {
+        c->v->ranges[i].gradients &= c->worlds_gradients.every == c->worlds;
+        c->v->ranges[i].moments &= c->worlds_moments.every == c->worlds;
+    }
+}
+
 /* ---- classes */
 
 /* Which runs agree: the class of each run, the first run of each class, and of each run whether it
@@ -456,6 +466,7 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
         return rc;
     if (f.any && c->unseen.n > 0 && !f.value)
         tw_cmp_note(c, "not everything was seen: %s", c->unseen.s[0]);
+    narrow_ranges(c);
     tw_ranks_as_asked(c, side, n);
     decide_outcome(c, side, n, f.any, f.any && f.within, f.value);
     /* all failed: how they did is in the notes, and not a finding */

@@ -130,7 +130,7 @@ struct twin_range {
     uint64_t first_b, of_b;
     uint64_t records, of_records; /* of run 1's process: compared, and recorded */
     /* other numbers of ranks: of each step its updated weights, and where known to stand for all
-     * ranks its gradients and optimizer state */
+     * ranks, in each step of each comparison, its gradients and optimizer state */
     bool weights_only, gradients, moments;
     bool whole; /* every step and record of both was compared */
 };

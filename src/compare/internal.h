@@ -50,8 +50,11 @@ struct tw_cmp {
     struct tw_filters *filters;    /* lines that are left out; NULL: none */
     size_t run_a, run_b;           /* the same as numbers from 0 */
     bool weights_alone;            /* tw_weights_alone() of the two */
-    /* of those pairs of runs: how many, and how many in which these were compared, too */
-    size_t worlds, worlds_gradients, worlds_moments;
+    /* of those pairs of runs: how many, and in how many these were compared, too */
+    size_t worlds;
+    struct tw_worlds_with {
+        size_t every, any; /* in each compared step; in some, or at the end alone */
+    } worlds_gradients, worlds_moments;
     /* what of the two runs at hand was not compared then, for tw_not_held_told() */
     struct tw_not_held *not_held;
     size_t not_held_count, not_held_room;
@@ -415,6 +418,11 @@ struct tw_shared {
     uint32_t records;        /* equal in both */
     uint16_t phases, values; /* in which of them: results and inputs; recorded values */
 };
+/* The compared steps of which both had records of one kind. */
+struct tw_in_steps {
+    uint64_t n;
+    uint32_t first, last;
+};
 /* One part of "equal: ..." and how many records of the step it stands for; records 0: it was handed
  * on by the step before. */
 struct tw_equal {
@@ -429,8 +437,11 @@ struct tw_scan {
     int64_t shift;     /* b's step = a's step + shift */
     bool found;        /* a significant difference */
     bool weights_only; /* arms of different world size: of a step its updated weights */
-    /* with weights_only: of these some were compared, too */
+    /* with weights_only: of these some were compared, too; in which of how many steps */
     bool gradients, moments;
+    struct tw_in_steps of_gradients, of_moments;
+    uint64_t looked;
+    uint32_t looked_to; /* steps of a below this are among them */
     /* with weights_only: whose ranks' parts were put together; NULL: parts were left out */
     const struct tw_side *side_a, *side_b;
     /* tokens of tensors that one run had in parts by turns, the other as a whole (turns.c) */
@@ -661,6 +672,14 @@ int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, const struct tw_s
 int tw_weights_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *a,
                     struct tw_view *b, struct tw_stepdiff *d, size_t *left_out,
                     struct twin_error *err);
+/* Notes what both have of a step that was compared, and counts the step, once. */
+void tw_worlds_count(struct tw_cmp *c, struct tw_scan *s, uint32_t step, const struct tw_view *a,
+                     const struct tw_view *b);
+/* Were equal weights, as the optimizer left them, seen in each of these steps of a: [from, to)? */
+bool tw_weights_in_each(const struct tw_scan *s, uint32_t from, uint32_t to);
+/* Notes what was compared of two such sides, and in which steps where that is not each one. */
+void tw_worlds_say(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                   const struct tw_scan *scans, size_t n);
 /*
  * Then no hash of a step covers what was dropped of it: says so, which is a reason against "same".
  */

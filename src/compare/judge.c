@@ -56,11 +56,13 @@ static void say_unknown(struct tw_cmp *c, struct tw_judged *j, uint32_t step,
             tw_cmp_text(c, "step %u has parts of large tensors that only one run recorded", step));
 }
 
-/* Other numbers of ranks: notes that the weights of a step were judged, which no hash of it says.
- */
-static void take_weights(struct judge *g, uint32_t step, const struct tw_view *va, size_t left_out)
+/* Other numbers of ranks: notes which weights of a step were judged, which no hash of it says.
+ * Gradients and optimizer state do not stand for them. */
+static void take_weights(struct judge *g, uint32_t step, const struct tw_view *va,
+                         const struct tw_view *vb, size_t left_out)
 {
     struct tw_scan *s = g->s;
+    struct tw_shared shared = {.step = step};
     const bool tail = step >= s->pair->a->info->steps;
     if (left_out > 0)
         tw_judged_unknown(g->c, g->j,
@@ -68,13 +70,20 @@ static void take_weights(struct judge *g, uint32_t step, const struct tw_view *v
                                       "step %u has large tensors of which one run recorded some "
                                       "parts only",
                                       step));
-    if (tail || va->count == 0)
+    tw_worlds_count(g->c, s, step, va, vb);
+    if (tail)
         return;
-    if (!tw_cmp_room(g->c, &s->shared, s->shares, &s->share_room, sizeof *s->shared))
-        return;
-    s->shared[s->shares++] = (struct tw_shared){.step = step,
-                                                .records = (uint32_t)va->count,
-                                                .phases = (uint16_t)(1u << TWIN_PHASE_OPTIMIZER)};
+    for (size_t i = 0; i < va->count; i++) {
+        const struct tw_rec *r = &va->rec[i];
+        if (r->flags & TWIN_REC_UNOBSERVED ||
+            tw_cmp_ignored(g->c, r->phase, r->kind, tw_rec_name(va, r)))
+            continue;
+        shared.records++;
+        if (r->kind == TWIN_KIND_WEIGHT)
+            shared.phases |= (uint16_t)(1u << r->phase);
+    }
+    if (tw_cmp_room(g->c, &s->shared, s->shares, &s->share_room, sizeof *s->shared))
+        s->shared[s->shares++] = shared;
 }
 
 /* One step of both, finished or the last one. */
@@ -90,7 +99,7 @@ static int judge_step(struct judge *g, uint32_t step, struct twin_error *err)
     if (rc != 0)
         return rc;
     if (g->s->weights_only)
-        take_weights(g, step, &va, left_out);
+        take_weights(g, step, &va, &vb, left_out);
     j->worst_of_step = -1;
     say_unknown(g->c, j, step, &va, &vb, &d);
     for (size_t i = 0; i < d.count; i++)

@@ -391,31 +391,6 @@ static void take_orders(struct tw_cmp *c, struct scans *scans, struct tw_pair_re
     }
 }
 
-/* Says what was compared of arms with other numbers of ranks, or other parts. */
-static void say_worlds(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
-                       const struct scans *scans)
-{
-    const bool cut = tw_side_has_shards(a) || tw_side_has_shards(b);
-    bool gradients = false, moments = false;
-    for (size_t i = 0; i < scans->n; i++) {
-        gradients |= scans->s[i].gradients;
-        moments |= scans->s[i].moments;
-    }
-    c->worlds++;
-    c->worlds_gradients += gradients;
-    c->worlds_moments += moments;
-    const char *what = twin_state_compared(gradients, moments);
-    const char *parts = cut ? ", and those that the ranks hold parts of," : "";
-    if (other_world(a, b))
-        tw_cmp_note(c, "%s has %d rank%s, %s %d: only rank 0's %s%s can be compared", c->label_a,
-                    a->world, tw_plural_s(a->world), c->label_b, b->world, what, parts);
-    else
-        tw_cmp_note(c,
-                    "the ranks of %s and %s hold other parts of weights: only rank 0's %s%s can be "
-                    "compared",
-                    c->label_a, c->label_b, what, parts);
-}
-
 /*
  * Scans every pair of processes into scans, which the caller frees. Arms with other numbers of
  * ranks divide the data otherwise: of these worlds.c compares rank 0's weights, and more.
@@ -444,8 +419,6 @@ static int scan_all(struct tw_cmp *c, struct tw_side *a, struct tw_side *b, stru
             return rc;
         pairs[i].recut = s->recut;
     }
-    if (alone)
-        say_worlds(c, a, b, scans);
     return 0;
 }
 
@@ -572,6 +545,8 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     } else {
         tw_claims_of_pair(c, a, b, scans.s, scans.n, NULL);
     }
+    if (c->weights_alone) /* a tolerance has judged further steps */
+        tw_worlds_say(c, a, b, scans.s, scans.n);
     for (size_t i = 0; i < scans.n; i++)
         if (!best || scans.s[i].pair == best->pair)
             tw_order_of_parameters(c, &scans.s[i], r, err);

@@ -510,8 +510,8 @@ int tw_ranges_make(struct tw_cmp *c, const struct tw_scan *scans, size_t count,
             .records = s->records,
             .of_records = p->a->info->records,
             .weights_only = s->weights_only,
-            .gradients = s->gradients,
-            .moments = s->moments,
+            .gradients = s->gradients && s->of_gradients.n == s->looked,
+            .moments = s->moments && s->of_moments.n == s->looked,
         };
         /* Whole means: from step 0 of both to the end of both. */
         r->whole = !s->weights_only && r->first == 0 && r->first_b == 0 && r->end == r->of &&

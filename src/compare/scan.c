@@ -98,20 +98,29 @@ static void say_share(struct tw_buf *text, struct tw_proc *p, const struct label
         tw_buf_printf(text, " (%.0f%% of the elements)", share < 0.01 ? 1.0 : 100 * share);
 }
 
+bool tw_weights_in_each(const struct tw_scan *s, uint32_t from, uint32_t to)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < s->shares; i++)
+        n += s->shared[i].step >= from && s->shared[i].step < to &&
+             s->shared[i].phases >> TWIN_PHASE_OPTIMIZER & 1;
+    return from < to && n == to - from;
+}
+
 /*
  * Says what is known to be equal when nothing of the step itself is: everything before it. "" for
- * step 0; NULL: no memory. The caller frees it.
+ * step 0, or where no weights of a step before were compared; NULL: no memory. The caller frees it.
  */
 static char *steps_before(struct tw_cmp *c, uint32_t step, const struct tw_scan *s)
 {
-    const char *article = s->weights_only ? "the " : "";
-    const char *what = s->weights_only ? twin_state_compared(s->gradients, s->moments)
-                                       : "all that was recorded";
-    if (step == 0)
+    /* other numbers of ranks: gradients and optimizer state may not be compared in each step */
+    const char *what = s->weights_only ? "the weights" : "all that was recorded";
+    const uint32_t first = s->weights_only ? (uint32_t)s->first : 0;
+    if (step == 0 || (s->weights_only && !tw_weights_in_each(s, first, step)))
         return tw_cmp_copy(c, "");
-    if (step == 1)
-        return tw_cmp_text(c, "%s%s of step 0", article, what);
-    return tw_cmp_text(c, "%s%s of steps 0 to %u", article, what, step - 1);
+    if (step == first + 1)
+        return tw_cmp_text(c, "%s of step %u", what, first);
+    return tw_cmp_text(c, "%s of steps %u to %u", what, first, step - 1);
 }
 
 /*
@@ -183,6 +192,7 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
     struct twin_step_hash h;
     uint32_t step = out->step;
     bool handed_on = !seen[ENTERING] && step > 0 &&
+                     (!out->weights_only || tw_weights_in_each(out, step - 1, step)) &&
                      twin_trace_step_hash(a->proc->trace, step - 1, &h, NULL) == 0 &&
                      (h.phase[TWIN_PHASE_OPTIMIZER].lo | h.phase[TWIN_PHASE_OPTIMIZER].hi) &&
                      tw_left_whole(c, a->proc, step - 1);
@@ -224,7 +234,8 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
         char *before = steps_before(c, step, out);
         char *all;
         if (done && before)
-            all = tw_cmp_text(c, "%s of step %u, and %s", text.data ? text.data : "", step, before);
+            all = tw_cmp_text(c, "%s of step %u%s%s", text.data ? text.data : "", step,
+                              before[0] ? ", and " : "", before);
         else
             all = tw_cmp_copy(c, before ? before : "");
         tw_finding_set(c, &out->equal_before, all);

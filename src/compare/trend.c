@@ -154,6 +154,10 @@ static int decode(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, stru
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d.d[i], &va, &vb, &v);
         bool alone = d.d[i].type == TWIN_FINDING_ONLY_A || d.d[i].type == TWIN_FINDING_ONLY_B;
+        /* what was not compared in the steps that the verdict speaks of is none of its matter */
+        if (s->weights_only && ((r->kind == TWIN_KIND_GRADIENT && !s->gradients) ||
+                                (r->kind == TWIN_KIND_MOMENT && !s->moments)))
+            continue;
         if (tw_diff_significant(&d.d[i]) && !(alone && c->o->arms))
             onset(c, s, t, step, r);
     }

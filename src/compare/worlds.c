@@ -8,6 +8,8 @@
  */
 #include "shards.h"
 
+#include "phrase.h"
+
 bool tw_weights_alone(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
 {
     if (!c->o->arms)
@@ -112,18 +114,42 @@ static int load_state(struct tw_cmp *c, const struct tw_pair *p, const struct tw
     tw_view_filter(b, is_whole, NULL);
     if (rc == 0 && *shards)
         rc = tw_turns_join(c, a, b, out, by_turns, err);
-    out->gradients = out->gradients || tw_held_both(c, a, b, TWIN_KIND_GRADIENT);
-    out->moments = out->moments || tw_held_both(c, a, b, TWIN_KIND_MOMENT);
     return rc;
+}
+
+static void count_step(struct tw_in_steps *in, uint32_t step)
+{
+    in->first = in->n ? in->first : step;
+    in->last = step;
+    in->n++;
+}
+
+void tw_worlds_count(struct tw_cmp *c, struct tw_scan *s, uint32_t step, const struct tw_view *a,
+                     const struct tw_view *b)
+{
+    const bool gradients = tw_held_both(c, a, b, TWIN_KIND_GRADIENT);
+    const bool moments = tw_held_both(c, a, b, TWIN_KIND_MOMENT);
+    const bool tail = step >= s->pair->a->info->steps;
+    s->gradients |= gradients;
+    s->moments |= moments;
+    if (tail || step < s->looked_to)
+        return;
+    s->looked_to = step + 1;
+    s->looked++;
+    if (gradients)
+        count_step(&s->of_gradients, step);
+    if (moments)
+        count_step(&s->of_moments, step);
 }
 
 /*
  * Batches and activations are other ones in each number of ranks, and were not compared: so nothing
  * is an origin here.
  */
-static void leave_open(struct tw_cmp *c, struct twin_finding *f)
+static void leave_open(struct tw_cmp *c, const struct tw_scan *s, struct twin_finding *f)
 {
-    const bool entered = f->phase != TWIN_PHASE_INIT && f->step_a > 0;
+    const bool entered = f->phase != TWIN_PHASE_INIT && f->step_a > 0 &&
+                         tw_weights_in_each(s, f->step_a - 1, f->step_a);
     f->role = TWIN_ROLE_UNKNOWN;
     if (entered)
         tw_finding_between(
@@ -150,10 +176,11 @@ static int compare_weights(struct tw_cmp *c, const struct tw_pair *p, const stru
         goto out;
     out->undecided += a.dropped + b.dropped > 0;
     rc = tw_scan_views(c, &a, &b, NULL, NULL, out, err);
+    tw_worlds_count(c, out, s, &a, &b); /* what is said of the steps before it is said by now */
     for (size_t i = 0; rc == 0 && shards && sa && out->found && i < out->origins.n; i++)
         tw_shards_name(c, sa, &a, sb, &b, &out->origins.f[i]);
     for (size_t i = 0; rc == 0 && out->found && i < out->origins.n; i++)
-        leave_open(c, &out->origins.f[i]);
+        leave_open(c, out, &out->origins.f[i]);
     out->added_up = shards && sa;
     if (tail && !out->found && (out->shares == 0 || out->shared[out->shares - 1].step != s))
         out->tail_seen = out->tail_compared = false; /* all of it was left out */
@@ -234,4 +261,73 @@ int tw_weights_only(struct tw_cmp *c, const struct tw_pair *p, const struct tw_s
     if (rc == 0)
         tw_turns_say(c, out, steps_by_turns, by_turns);
     return rc;
+}
+
+/* ---- what is said of it */
+
+/* One kind, in all scans of two runs. */
+struct of_kind {
+    const char *name;
+    bool any;
+    struct tw_in_steps in;
+};
+
+static void add_scan(struct of_kind *k, bool any, const struct tw_in_steps *in)
+{
+    k->any |= any;
+    if (in->n == 0)
+        return;
+    k->in.first = k->in.n && k->in.first < in->first ? k->in.first : in->first;
+    k->in.last = k->in.n && k->in.last > in->last ? k->in.last : in->last;
+    k->in.n += in->n;
+}
+
+/* ", gradients in 2 of 4, the first step 1 and the last step 3". */
+static void say_some(struct tw_buf *b, const struct of_kind *k, uint64_t looked)
+{
+    if (!k->any || k->in.n == looked)
+        return;
+    tw_buf_printf(b, "%s, %s", b->len ? "" : " in every step", k->name);
+    if (k->in.n == 0)
+        tw_buf_puts(b, " at the end of the job alone");
+    else if (k->in.n == 1)
+        tw_buf_printf(b, " in 1 of %llu, step %u", (unsigned long long)looked, k->in.first);
+    else
+        tw_buf_printf(b, " in %llu of %llu, the first step %u and the last step %u",
+                      (unsigned long long)k->in.n, (unsigned long long)looked, k->in.first,
+                      k->in.last);
+}
+
+void tw_worlds_say(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
+                   const struct tw_scan *scans, size_t n)
+{
+    const bool cut = tw_side_has_shards(a) || tw_side_has_shards(b);
+    struct of_kind g = {.name = "gradients"}, m = {.name = "optimizer state"};
+    struct tw_buf some = {0};
+    uint64_t looked = 0;
+    for (size_t i = 0; i < n; i++) {
+        looked += scans[i].looked;
+        add_scan(&g, scans[i].gradients, &scans[i].of_gradients);
+        add_scan(&m, scans[i].moments, &scans[i].of_moments);
+    }
+    const bool gradients = g.any && g.in.n == looked, moments = m.any && m.in.n == looked;
+    c->worlds++;
+    c->worlds_gradients.every += gradients;
+    c->worlds_gradients.any += g.any;
+    c->worlds_moments.every += moments;
+    c->worlds_moments.any += m.any;
+    say_some(&some, &g, looked);
+    say_some(&some, &m, looked);
+    const char *what = twin_state_compared(gradients, moments);
+    const char *parts = cut ? ", and those that the ranks hold parts of," : "";
+    const char *more = some.data ? some.data : "";
+    if (a->world != b->world)
+        tw_cmp_note(c, "%s has %d rank%s, %s %d: only rank 0's %s%s can be compared%s", c->label_a,
+                    a->world, tw_plural_s(a->world), c->label_b, b->world, what, parts, more);
+    else
+        tw_cmp_note(c,
+                    "the ranks of %s and %s hold other parts of weights: only rank 0's %s%s can be "
+                    "compared%s",
+                    c->label_a, c->label_b, what, parts, more);
+    tw_buf_free(&some);
 }

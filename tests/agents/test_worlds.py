@@ -120,6 +120,10 @@ def test_optimizer_state_that_differs(tmp_path):
     first = verdict["first"]
     assert (first["name"], first["step"]) == ("0.weight.exp_avg", 2), first
     assert first["role"] == "unknown"
+    for false in ("the %s of steps 0 to 1" % ALL, "the weights of steps 0 to 2"):
+        text = "weights (as step 1 left them) of step 2, and " + false
+        checked = rechecked(dict(verdict, equal_before=text), tmp_path)
+        assert checked.returncode == 1, checked.stdout
 
 
 def test_what_was_equal_before(tmp_path):
@@ -198,3 +202,48 @@ def test_some_state_of_each_rank(tmp_path):
     assert verdict["outcome"] == "same" and "with-moments" in rules(verdict), verdict
     said = r"optimizer state of run 2, such as w[0-3]\.m, was not compared: each rank holds its own"
     assert any(re.fullmatch(said, n) for n in verdict["notes"]), verdict["notes"]
+
+
+def some_steps(home, kind):
+    """Two runs of a program without PyTorch, as one process and as two."""
+    job = os.path.join(HERE, "torch_jobs", "some_steps.py")
+    return [recorded(home / str(n), job, str(n), kind) for n in (1, 2)]
+
+
+def by_policy(home):
+    policy = home / "policy.toml"
+    policy.write_text('[[tolerance]]\npattern = "*"\nrel_l2 = 1e-3\nreason = "x"\n')
+    return ["--tolerance", str(policy)]
+
+
+def test_within_tolerance_needs_weights(tmp_path):
+    """Optimizer state of each step does not stand for weights, also for the second reader."""
+    verdict = judged(tmp_path, *some_steps(tmp_path, "first"), *by_policy(tmp_path))
+    assert verdict["outcome"] == "differ", verdict
+    said = "weights, gradients or outputs: not at 2 of 3 steps, first at step 1"
+    assert "not judged by the tolerance: " + said in verdict["notes"], verdict["notes"]
+    verdict.update(outcome="within-tolerance", unseen=[])
+    verdict["claims"] = [c for c in verdict["claims"] if c["claim"] != "unseen"]
+    for c in verdict["claims"]:
+        if c["claim"] == "verdict":
+            c["outcome"] = "within-tolerance"
+    checked = rechecked(verdict, tmp_path)
+    assert checked.returncode == 1, checked.stdout
+    assert "step 1: no weights were compared" in checked.stdout, checked.stdout
+
+
+def test_what_some_steps_have(tmp_path):
+    """The steps behind the first difference, which a tolerance judges, have what the first had not."""
+    verdict = judged(tmp_path, *some_steps(tmp_path, "later"), *by_policy(tmp_path))
+    assert verdict["outcome"] == "within-tolerance", verdict
+    some = ", optimizer state in 2 of 3, the first step 1 and the last step 2"
+    whole = "only rank 0's weights can be compared in every step" + some
+    assert any(n.endswith(whole) for n in verdict["notes"]), verdict["notes"]
+    for false in (
+        whole.replace("in 2 of 3, the first step 1", "in 3 of 3, the first step 0"),
+        whole.replace(" in every step" + some, ""),
+        "only rank 0's weights and optimizer state can be compared",
+    ):
+        changed = json.loads(json.dumps(verdict).replace(whole, false))
+        checked = rechecked(changed, tmp_path)
+        assert checked.returncode == 1, (false, checked.stdout)

@@ -5,6 +5,9 @@
  * behind the reduction, and of what each rank holds for itself, nothing may be said but that it was
  * not compared.
  */
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "compare_test.h"
 
 enum { STEPS = 3, RANKS_MAX = 4 };
@@ -44,6 +47,7 @@ enum odd {
     OF_ANOTHER,  /* the note names another weight */
     OF_A_SCOPE,  /* the note is of another model */
     LATER,       /* it counts from a later step on */
+    LAST,        /* it counts from the last step on */
     NO_SYNC,     /* a rank steps on what was not averaged, in step 1 */
     ENDED,       /* the wrapper is freed in step 1 */
     SEVERAL,     /* there are two in a step, as two backward passes left them */
@@ -59,10 +63,15 @@ struct job {
     bool alike;   /* what was not reduced is the same on all ranks, and in no other world */
     bool own;     /* the ranks share out the weights of which each keeps optimizer state */
     bool some;    /* not of all weights: of one each rank keeps it */
-    bool written; /* what the optimizer reads was written behind the backward pass */
     int attempt;  /* of a launcher that starts its ranks again; each has other weights and state */
     bool unread;  /* no rank could read its optimizer state */
     bool astray;  /* the last rank has other weights than the others */
+    bool full;    /* with own: each keeps that of all weights */
+    bool written; /* what the optimizer reads was written behind the backward pass */
+    int weights;  /* steps that record weights; 0: all of them */
+    int moments;  /* the first step that records optimizer state */
+    float off;    /* added to that */
+    float weight; /* added to the weights */
 };
 
 static const struct twin_compare_options arms = {.arms = true, .find_shift = true};
@@ -90,8 +99,10 @@ static void note_replicas(const struct job *j, struct twin_writer *w, int rank)
     if (j->ranks == 1 || j->odd == NO_NOTE || (j->odd == NO_NOTE_ONE && rank == j->ranks - 1))
         return;
     snprintf(text, sizeof text, "DistributedDataParallel %s %d 0 1 %s\n%s", ranks,
-             j->odd == LATER ? STEPS : 0, j->odd == OF_A_SCOPE ? "Other" : "Net",
-             j->odd == OF_ANOTHER ? "v" : "w");
+             j->odd == LATER  ? STEPS
+             : j->odd == LAST ? STEPS - 1
+                              : 0,
+             j->odd == OF_A_SCOPE ? "Other" : "Net", j->odd == OF_ANOTHER ? "v" : "w");
     twin_writer_note(w, "replica", text);
     snprintf(text, sizeof text, "0 %s Net", ranks);
     if (j->odd == NO_SYNC && rank == j->ranks - 1)
@@ -126,10 +137,13 @@ static void put_moments(const struct job *j, struct twin_writer *w, int rank, in
         x += 0.5f;
     if (hit(j, rank, LATER_MOMENT, MUTANTS, step))
         x -= 1;
+    if (step < j->moments)
+        return;
+    x += j->off;
     if (hit(j, rank, COUNT, COUNT_OF_ALL, step))
         count += 1;
     if (j->own) {
-        for (int i = rank; i < RANKS_MAX; i += j->ranks) {
+        for (int i = j->full ? 0 : rank; i < RANKS_MAX; i += j->full ? 1 : j->ranks) {
             snprintf(name, sizeof name, "w%d.m", i);
             put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, name, (float)(i + step), 4, 0);
         }
@@ -162,7 +176,9 @@ static void record_ranks(struct synth *s, const struct job *j, int n)
             put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT_LOCAL, "w", (float)(rank + j->ranks), 4,
                 0);
             put_gradient(j, w, rank, step);
-            put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", weight + (float)step, 4, 0);
+            if (!j->weights || step < j->weights)
+                put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", weight + (float)step + j->weight, 4,
+                    0);
             put_moments(j, w, rank, step);
             twin_writer_step_end(w);
         }
@@ -307,6 +323,8 @@ static void a_gradient_before_the_reduction(void **state)
     struct synth *b = recorded(&(struct job){.ranks = 4}); /* once: writers are not given back */
     for (int odd = AS_USUAL + 1; odd < ODDS; odd++)
         for (int variant = 0; variant < 8; variant++) {
+            if (odd == LAST) /* in_the_last_step() */
+                continue;
             const struct job x = {.ranks = 2 + variant % 2,
                                   .odd = odd,
                                   .alike = variant / 2 % 2,
@@ -399,7 +417,8 @@ static void attempts_are_not_mixed(void **state)
         struct synth *a = started_again(&x, n, &again), *b = started_again(&y, 2 * n, &other);
         struct twin_verdict *v = compare(a, b, &arms);
         expect_outcome(v, TWIN_SAME);
-        assert_true(v->ranges[1].gradients && v->ranges[1].moments);
+        /* the headline is of both attempts */
+        assert_true(v->ranges[1].gradients == (n == 2) && v->ranges[1].moments == (n == 2));
         assert_true(has_note(v, "not compared: not every rank of the run recorded") == (n == 1));
         twin_verdict_free(v);
         synth_free(a);
@@ -419,6 +438,120 @@ static void attempts_are_not_mixed(void **state)
         v = compare(a, b, &arms);
         expect_outcome(v, TWIN_INCONCLUSIVE);
         expect_reason(v, "run 2: rank 0, process 2 was compared with nothing");
+        twin_verdict_free(v);
+        synth_free(a);
+        synth_free(b);
+    }
+}
+
+/* ---- what was compared in some steps, or between some runs */
+
+#define ONLY_IN_EVERY \
+    "run 1 has 2 ranks, run 2 4: only rank 0's weights can be compared in every step"
+
+/* A gradient of the last step says nothing of those before it. */
+static void in_the_last_step(void **state)
+{
+    (void)state;
+    const struct job x = {.ranks = 2, .odd = LAST, .alike = true};
+    struct job y = {.ranks = 4, .odd = LAST, .alike = true};
+    struct twin_verdict *v = judge(&x, &y);
+    expect_place(v, 2, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w");
+    if (strcmp(v->equal_before,
+               "weights (as step 1 left them) of step 2, and the weights of steps 0 to 1") != 0)
+        explain(v);
+    assert_string_equal(v->equal_before,
+                        "weights (as step 1 left them) of step 2, and the weights of steps 0 to 1");
+    twin_verdict_free(v);
+    y = (struct job){.ranks = 4, .moments = 1};
+    v = judge(&(struct job){.ranks = 2, .moments = 1}, &y);
+    expect_outcome(v, TWIN_SAME);
+    assert_true(v->ranges[0].gradients && !v->ranges[0].moments);
+    expect_note(v, "run 1 has 2 ranks, run 2 4: only rank 0's weights and gradients can be "
+                   "compared in every step, optimizer state in 2 of 3, the first step 1 and the "
+                   "last step 2");
+    twin_verdict_free(v);
+    y.moments = 2;
+    v = judge(&(struct job){.ranks = 2, .moments = 2, .odd = LATER}, &y);
+    expect_outcome(v, TWIN_SAME);
+    assert_false(v->ranges[0].gradients || v->ranges[0].moments);
+    expect_note(v, ONLY_IN_EVERY ", optimizer state in 1 of 3, step 2");
+    twin_verdict_free(v);
+    /* weights of the first step alone say nothing of the second's */
+    y = (struct job){.ranks = 4, .weights = 1, .moments = 2, .off = 1};
+    v = judge(&(struct job){.ranks = 2, .weights = 1, .moments = 2}, &y);
+    expect_place(v, 2, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "w.m");
+    assert_null(strstr(v->equal_before, "weights"));
+    assert_null(v->first->between[0]);
+    twin_verdict_free(v);
+}
+
+/* What one of several comparisons alone had is not in the headline, and not said to be in none. */
+static void of_some_runs(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[] = {1, 2, 4};
+    const struct twin_compare_options asked = {.arms = true, .ranks = ranks};
+    for (int k = 0; k < 2; k++) {
+        struct synth *s[] = {recorded(&(struct job){.ranks = 1, .own = true, .full = true}),
+                             recorded(&(struct job){.ranks = 2, .own = true, .full = true}),
+                             recorded(&(struct job){.ranks = 4, .own = true, .full = k})};
+        const struct twin_run *runs[3];
+        struct twin_verdict *v = NULL;
+        for (int i = 0; i < 3; i++)
+            runs[i] = synth_done(s[i]);
+        assert_int_equal(twin_compare(runs, 3, &asked, &v, NULL), 0);
+        expect_outcome(v, TWIN_SAME);
+        assert_true(v->ranges[0].gradients);
+        assert_int_equal(v->ranges[0].moments, k);
+        expect_note(v, "run 1 has 1 rank, run 2 2: only rank 0's weights, gradients and optimizer "
+                       "state can be compared");
+        expect_note(v, k ? "between 1, 2 and 4 ranks weights, gradients and optimizer state are "
+                           "compared, after each step and by their whole content, bit for bit; "
+                           "batches and losses are not"
+                         : "between 1, 2 and 4 ranks weights and gradients are compared, after "
+                           "each step and by their whole content, bit for bit; optimizer state "
+                           "in some of these runs or steps alone; batches and losses are not");
+        if (!k)
+            expect_note(v, "run 1 has 1 rank, run 3 4: only rank 0's weights and gradients can be "
+                           "compared");
+        twin_verdict_free(v);
+        for (int i = 0; i < 3; i++)
+            synth_free(s[i]);
+    }
+}
+
+/* ---- a tolerance */
+
+static char policy[] = "/tmp/twinrun-held-XXXXXX";
+
+static int write_policy(void **state)
+{
+    (void)state;
+    static const char text[] = "[[tolerance]]\npattern = \"*\"\nrel_l2 = 1e-2\nreason = \"x\"\n";
+    const int fd = mkstemp(policy);
+    const bool good = fd >= 0 && write(fd, text, sizeof text - 1) == (ssize_t)(sizeof text - 1);
+    return fd < 0 || close(fd) != 0 || !good;
+}
+
+static int drop_policy(void **state)
+{
+    (void)state;
+    return unlink(policy);
+}
+
+static void within_needs_weights(void **state)
+{
+    (void)state;
+    const struct twin_compare_options by_policy = {
+        .arms = true, .find_shift = true, .tolerance_file = policy};
+    for (int weights = 0; weights < STEPS; weights++) {
+        struct synth *a = recorded(&(struct job){.ranks = 2, .weights = weights});
+        struct synth *b = recorded(&(struct job){.ranks = 4, .weights = weights, .off = 1e-3f});
+        struct twin_verdict *v = compare(a, b, &by_policy);
+        expect_outcome(v, weights ? TWIN_DIFFER : TWIN_WITHIN_TOLERANCE);
+        if (weights)
+            assert_true(has_note(v, "weights, gradients or outputs: not at"));
         twin_verdict_free(v);
         synth_free(a);
         synth_free(b);
@@ -501,6 +634,31 @@ static void some_state_of_each_rank(void **state)
     synth_free(b);
 }
 
+/* Steps behind the first difference are judged, too: what was compared there is said. */
+static void what_was_judged_later(void **state)
+{
+    (void)state;
+    const struct twin_compare_options by_policy = {
+        .arms = true, .find_shift = true, .tolerance_file = policy};
+    struct synth *a = recorded(&(struct job){.ranks = 2, .moments = 1});
+    struct synth *b = recorded(&(struct job){.ranks = 4, .moments = 1, .weight = 1e-3f, .off = 9});
+    for (int k = 0; k < 2; k++) {
+        struct twin_verdict *v = compare(a, b, k ? &by_policy : &arms);
+        expect_outcome(v, TWIN_DIFFER);
+        if (k)
+            expect_note(v, "run 1 has 2 ranks, run 2 4: only rank 0's weights and gradients can be "
+                           "compared in every step, optimizer state in 1 of 2, step 1");
+        else
+            expect_note(
+                v,
+                "run 1 has 2 ranks, run 2 4: only rank 0's weights and gradients can be compared");
+        assert_int_equal(onset(v, "optimizer state"), UINT32_MAX);
+        twin_verdict_free(v);
+    }
+    synth_free(a);
+    synth_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -516,6 +674,10 @@ int main(void)
         cmocka_unit_test(some_state_of_each_rank),
         cmocka_unit_test(what_is_ignored_is_no_reason),
         cmocka_unit_test(what_was_not_read_was_not_compared),
+        cmocka_unit_test(in_the_last_step),
+        cmocka_unit_test(of_some_runs),
+        cmocka_unit_test(within_needs_weights),
+        cmocka_unit_test(what_was_judged_later),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, write_policy, drop_policy);
 }
