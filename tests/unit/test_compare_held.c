@@ -177,8 +177,8 @@ static void record_ranks(struct synth *s, const struct job *j, int n)
                 0);
             put_gradient(j, w, rank, step);
             if (!j->weights || step < j->weights)
-                put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", weight + (float)step + j->weight, 4,
-                    0);
+                put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w",
+                    weight + (float)step + j->weight, 4, 0);
             put_moments(j, w, rank, step);
             twin_writer_step_end(w);
         }
