@@ -22,6 +22,7 @@
  */
 #include "src/mpiabi/abi.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include "agents/common/agent.h"
@@ -117,6 +118,7 @@ void tw_mpi_unseen(const char *function, const char *why);
 struct tw_mpi_pending {
     _Atomic uint64_t id; /* of the request; 0: free */
     uint64_t order;      /* of their making: the oldest of equal handles ends first */
+    pthread_t thread;    /* that made it: its own come before those of others */
     bool persistent, active;
     bool receives, sends; /* neither: a collective */
     bool gets;            /* of a collective: this rank gets something, which is `data` */

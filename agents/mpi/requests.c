@@ -32,15 +32,27 @@ static void copy_out(const struct tw_mpi_pending *p, struct tw_mpi_pending *out)
         out->call.detail = out->detail;
 }
 
-/* The oldest request of this handle. Holding the lock. */
+static bool is_before(const struct tw_mpi_pending *x, const struct tw_mpi_pending *y,
+                      pthread_t here)
+{
+    const bool mine = pthread_equal(x->thread, here), other = pthread_equal(y->thread, here);
+    return mine != other ? mine : x->order < y->order;
+}
+
+/*
+ * The oldest request of this handle, of this thread's if it has one. MPI gives the handle of a
+ * request that is complete to the next one, in any thread, before the thread that waited for it is
+ * here. Holding the lock.
+ */
 static struct tw_mpi_pending *oldest(uint64_t id)
 {
+    const pthread_t here = pthread_self();
     struct tw_mpi_pending *found = NULL;
     for (size_t i = 0, at = tw_mix64(id) % SLOTS; i < SLOTS; i++, at = (at + 1) % SLOTS) {
         uint64_t there = table[at].id;
         if (there == 0)
             break;
-        if (there == id && (!found || table[at].order < found->order))
+        if (there == id && (!found || is_before(&table[at], found, here)))
             found = &table[at];
     }
     return found;
@@ -72,6 +84,7 @@ bool tw_mpi_pending(tw_mpi_handle request, const struct tw_mpi_pending *what)
         if (what->call.detail == what->detail)
             table[at].call.detail = table[at].detail;
         table[at].order = ++orders;
+        table[at].thread = pthread_self();
         table[at].id = id;
         kept++;
         break;

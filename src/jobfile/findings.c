@@ -113,6 +113,8 @@ void jf_see_image(struct jf_images *x, const char *image, size_t line)
 {
     bool is_it = false;
     const bool has_digest = jf_has_digest(image);
+    if (!x->asked->image_digest[0])
+        return; /* no package was named */
     for (size_t i = 0; has_digest && i < 2; i++) {
         const char *digest = x->asked->image_digest[i];
         is_it |= digest && strcmp(strrchr(image, '@') + 1, digest) == 0;
