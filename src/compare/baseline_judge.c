@@ -447,7 +447,7 @@ static int judge_spans(struct judging *j, const struct tw_bl_proc *p, struct tw_
         if (!named)
             continue; /* nothing that matters: the state of a generator that nobody draws from */
         j->differs = true;
-        j->differing += then->last - then->first + 1;
+        j->differing += tail ? 0 : then->last - then->first + 1; /* that is no step */
         j->exact &= then->first == then->last;
         for (uint32_t s = then->first; rc == 0 && j->c->tolerance && s <= then->last; s++) {
             before_last = j->tolerance.measured;

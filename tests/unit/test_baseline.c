@@ -65,6 +65,37 @@ static void as_between_runs(void **state)
     twin_baseline_free(b);
 }
 
+static struct synth *with_an_end(float by)
+{
+    struct synth *s = synth_new("end");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    const struct synth_record weight = {
+        .phase = TWIN_PHASE_OPTIMIZER, .kind = TWIN_KIND_WEIGHT, .name = "w"};
+    for (int step = 0; step <= 2; step++) {
+        const float x = (float)step + by;
+        synth_put(w, weight, &x, 1);
+        if (step < 2)
+            twin_writer_step_end(w);
+    }
+    return s;
+}
+
+/* What comes behind the last step is no step: of two no three can differ. */
+static void an_end_is_no_step(void **state)
+{
+    (void)state;
+    struct synth *s[] = {with_an_end(0), with_an_end(0), with_an_end(1)};
+    struct twin_baseline *b = again(make(s[0], s[1], NULL));
+    struct twin_verdict *v = judge(b, s[2], NULL);
+    expect_outcome(v, TWIN_DIFFER);
+    assert_int_equal(v->steps_compared, 2);
+    assert_int_equal(v->steps_differing, 2);
+    twin_verdict_free(v);
+    twin_baseline_free(b);
+    for (int i = 0; i < 3; i++)
+        synth_free(s[i]);
+}
+
 /* A long run: small all the same; behind the first steps a stretch and a phase are named. */
 static void long_run(void **state)
 {
@@ -409,11 +440,17 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same),           cmocka_unit_test(as_between_runs),
-        cmocka_unit_test(long_run),       cmocka_unit_test(other_lengths),
-        cmocka_unit_test(ranks),          cmocka_unit_test(not_repeated),
-        cmocka_unit_test(tolerance),      cmocka_unit_test(hostile),
-        cmocka_unit_test(bytes_in_names), cmocka_unit_test(golden),
+        cmocka_unit_test(same),
+        cmocka_unit_test(as_between_runs),
+        cmocka_unit_test(an_end_is_no_step),
+        cmocka_unit_test(long_run),
+        cmocka_unit_test(other_lengths),
+        cmocka_unit_test(ranks),
+        cmocka_unit_test(not_repeated),
+        cmocka_unit_test(tolerance),
+        cmocka_unit_test(hostile),
+        cmocka_unit_test(bytes_in_names),
+        cmocka_unit_test(golden),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
