@@ -146,11 +146,13 @@ int tw_write_all(int fd, const void *data, size_t bytes)
     return 0;
 }
 
-ssize_t tw_read_up_to(int fd, void *data, size_t bytes)
+/* From where the descriptor stands; at: from there, and it stays where it stands. */
+static ssize_t read_until(int fd, char *to, size_t bytes, const uint64_t *at)
 {
     size_t done = 0;
     while (done < bytes) {
-        const ssize_t n = read(fd, (char *)data + done, bytes - done);
+        const ssize_t n = at ? pread(fd, to + done, bytes - done, (off_t)(*at + done))
+                             : read(fd, to + done, bytes - done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -162,20 +164,14 @@ ssize_t tw_read_up_to(int fd, void *data, size_t bytes)
     return (ssize_t)done;
 }
 
+ssize_t tw_read_up_to(int fd, void *data, size_t bytes)
+{
+    return read_until(fd, data, bytes, NULL);
+}
+
 ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset)
 {
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t n = pread(fd, (char *)data + done, bytes - done, (off_t)(offset + done));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0)
-            break;
-        done += (size_t)n;
-    }
-    return (ssize_t)done;
+    return read_until(fd, data, bytes, &offset);
 }
 
 /* The file lies in the same folder, because rename works only within a file system. mkostemp makes
