@@ -21,12 +21,11 @@ from pathlib import Path
 import pytest
 from job_pool import once
 from spent_time import SpentTime
-from turn import VARIABLE, turn
+from turn import FULL, VARIABLE, turn
 
 ROOT = Path(__file__).resolve().parents[2]
 GHOSTS = ROOT / "ghosts"
 LIGHT_SITE = Path(__file__).parent / "light_site"
-FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -332,3 +331,17 @@ def masked(text):
     in common.
     """
     return re.sub(rb"[-+]?\d+(\.\d+)?(e[-+]?\d+)?|nan|inf", b"#", text)
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    """A cluster of four nodes on this machine."""
+    import slurm_here
+
+    why = slurm_here.missing()
+    if why:
+        assert not FULL, why
+        pytest.skip(why)
+    cluster = slurm_here.started()
+    yield cluster
+    cluster.stop()

@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from turn import FULL
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("light")
 
 BUILD = Path(os.environ.get("TWINRUN_BUILD", "build"))
-FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 JOB = """
 import sys, torch
 torch.manual_seed(0)

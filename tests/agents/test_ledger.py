@@ -15,11 +15,11 @@ import tempfile
 import time
 
 import pytest
+from turn import FULL
 
 BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
 TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
 JOB = os.path.join(BUILD, "tests", "cli", "job")
-FULL = os.environ.get("TWINRUN_FULL") == "1"
 
 
 def server_programs():

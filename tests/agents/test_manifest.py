@@ -10,7 +10,6 @@ import subprocess
 import sys
 
 import pytest
-import slurm_here
 import yaml
 from conftest import FULL
 from image_helper import Layout
@@ -145,17 +144,6 @@ def test_the_schemas_refuse(write, kind):
 
 
 # ---------------------------------------------------------------- Slurm
-
-
-@pytest.fixture(scope="module")
-def slurm():
-    why = slurm_here.missing()
-    if why:
-        assert not FULL, why
-        pytest.skip(why)
-    cluster = slurm_here.started()
-    yield cluster
-    cluster.stop()
 
 
 SLURM = ("-i", IMAGE, "-p", "a100", "-g", 8, "-c", 96, "--driver", "550.54.15", "-s", 7)

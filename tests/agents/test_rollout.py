@@ -19,13 +19,13 @@ import time
 import pytest
 
 import system_calls
+from turn import FULL
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 
 BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
 TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
-FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
 
 # One step with one recorded value, which hangs on the order of a set.

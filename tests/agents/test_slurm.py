@@ -11,19 +11,7 @@ import time
 
 import pytest
 import slurm_here
-from conftest import FULL
 from test_engine import JOB, nodes_of, notes, nothing_left
-
-
-@pytest.fixture(scope="module")
-def slurm():
-    why = slurm_here.missing()
-    if why:
-        assert not FULL, why
-        pytest.skip(why)
-    cluster = slurm_here.started()
-    yield cluster
-    cluster.stop()
 
 
 @pytest.fixture

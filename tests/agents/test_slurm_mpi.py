@@ -7,8 +7,7 @@ import os
 import subprocess
 
 import pytest
-import slurm_here
-from conftest import FULL, shell
+from conftest import shell
 from test_mpi import MPI4PY, ROOTED, keys, traces
 
 # The two nodes are one machine, which Open MPI does not expect of nodes with two names: messages
@@ -18,17 +17,6 @@ SRUN = {
     "openmpi": ["srun", "--mpi=pmix", "-N", "2", "-n", "4"],
     "mpich": ["srun", "--mpi=pmi2", "-N", "2", "-n", "4"],
 }
-
-
-@pytest.fixture(scope="module")
-def slurm():
-    why = slurm_here.missing()
-    if why:
-        assert not FULL, why
-        pytest.skip(why)
-    cluster = slurm_here.started()
-    yield cluster
-    cluster.stop()
 
 
 @pytest.fixture(params=["openmpi", "mpich"])

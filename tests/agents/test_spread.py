@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from turn import FULL
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 from twinrun import seeds  # noqa: E402
 
 TWINRUN = os.path.join(os.environ.get("TWINRUN_BUILD", ROOT / "build"), "cmd", "twinrun")
-FULL = os.environ.get("TWINRUN_FULL", "") not in ("", "0")
 
 
 def twinrun(*argv, rc=0):
