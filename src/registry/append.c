@@ -138,20 +138,26 @@ int tw_registry_append(struct tw_registry *r, struct tw_entry *e, const char *co
     return rc;
 }
 
+int tw_store_put_read(struct tw_store *s, const char *path, const char *text, size_t n,
+                      char sha256[65], struct twin_error *err)
+{
+    if (!tw_sha256_of(text, n, sha256))
+        return tw_no_memory(err, "reading %s", path);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return twin_error_system(err, "cannot open %s", path);
+    const int rc = tw_store_put_content(s, fd, sha256, n, path, err);
+    close(fd);
+    return rc;
+}
+
 int tw_policy_store(struct tw_store *s, const char *path, char sha256[65], struct twin_error *err)
 {
     char *text = NULL;
     size_t n = 0;
     int rc = tw_read_file(path, POLICY_BYTES, &text, &n, err);
-    if (rc == 0 && !tw_sha256_of(text, n, sha256))
-        rc = tw_no_memory(err, "reading %s", path);
+    rc = rc ? rc : tw_store_put_read(s, path, text, n, sha256, err);
     tw_free(text);
-    int fd = rc ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    if (rc == 0 && fd < 0)
-        rc = twin_error_system(err, "cannot open %s", path);
-    rc = rc ? rc : tw_store_put_content(s, fd, sha256, n, path, err);
-    if (fd >= 0)
-        close(fd);
     return rc;
 }
 

@@ -9,7 +9,7 @@
  * The manifest and the files are contents of the store. A restored artifact was digested while it
  * was written, beside its place, and is renamed when all of it is right.
  */
-#include "registry.h"
+#include "registry_inside.h"
 
 #include "base.h"
 #include "content.h"
@@ -277,33 +277,49 @@ static int restore_file(const struct tw_artifact_file *f, struct tw_store *s, in
     return rc;
 }
 
+int tw_beside_open(struct tw_beside *p, const char *path, struct twin_error *err)
+{
+    struct stat st;
+    *p = (struct tw_beside){.root = -1};
+    if (lstat(path, &st) == 0)
+        return twin_error_set(err, TWIN_EIO, "%s is there already: nothing is replaced", path);
+    p->temp = tw_printf("%s.restoring-%ld-XXXXXX", path, (long)getpid());
+    if (!p->temp)
+        return tw_no_memory(err, "writing %s", path);
+    if (!mkdtemp(p->temp)) {
+        tw_free(p->temp);
+        p->temp = NULL;
+        return twin_error_system(err, "cannot make a folder beside %s", path);
+    }
+    p->root = open(p->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (p->root < 0 || fchmod(p->root, 0755) != 0)
+        return twin_error_system(err, "cannot open %s", p->temp);
+    return 0;
+}
+
+int tw_beside_close(struct tw_beside *p, const char *path, bool keep, int rc,
+                    struct twin_error *err)
+{
+    const bool kept = keep && rename(p->temp, path) == 0;
+    if (keep && !kept)
+        rc = twin_error_system(err, "cannot put %s in place", path);
+    if (p->root >= 0)
+        close(p->root);
+    if (p->temp && !kept)
+        tw_remove_tree(p->temp, NULL, NULL);
+    tw_free(p->temp);
+    return rc;
+}
+
 int tw_artifact_restore(const struct tw_artifact *a, struct tw_store *s, const char *path,
                         struct twin_error *err)
 {
-    struct stat st;
-    if (lstat(path, &st) == 0)
-        return twin_error_set(err, TWIN_EIO, "%s is there already: nothing is replaced", path);
-    char *temp = tw_printf("%s.restoring-%ld-XXXXXX", path, (long)getpid());
-    int rc = temp ? 0 : tw_no_memory(err, "restoring %s", path), root = -1;
-    if (rc == 0 && !mkdtemp(temp))
-        rc = twin_error_system(err, "cannot make a folder beside %s", path);
-    if (rc != 0) {
-        tw_free(temp);
-        return rc;
-    }
-    if ((root = open(temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 || fchmod(root, 0755) != 0)
-        rc = twin_error_system(err, "cannot open %s", temp);
+    struct tw_beside place;
+    int rc = tw_beside_open(&place, path, err);
     for (size_t i = 0; i < a->count && rc == 0; i++)
-        rc = restore_file(&a->file[i], s, root, err);
+        rc = restore_file(&a->file[i], s, place.root, err);
     /* RENAME_NOREPLACE by hand: a folder never replaces what is not empty, a file is linked. */
-    if (rc == 0 && a->folder && rename(temp, path) != 0)
+    if (rc == 0 && !a->folder && linkat(place.root, a->file[0].path, AT_FDCWD, path, 0) != 0)
         rc = twin_error_system(err, "cannot put %s in place", path);
-    if (rc == 0 && !a->folder && linkat(root, a->file[0].path, AT_FDCWD, path, 0) != 0)
-        rc = twin_error_system(err, "cannot put %s in place", path);
-    if (root >= 0)
-        close(root);
-    if (rc != 0 || !a->folder)
-        tw_remove_tree(temp, NULL, NULL);
-    tw_free(temp);
-    return rc;
+    return tw_beside_close(&place, path, rc == 0 && a->folder, rc, err);
 }

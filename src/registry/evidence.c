@@ -121,15 +121,8 @@ static int store_file(struct tw_store *s, const char *path, const struct tw_arti
     size_t n = 0;
     int rc = tw_read_file(path, VERDICT_BYTES, &text, &n, err);
     rc = rc ? rc : kind_of_file(text, n, path, a, &kind, err);
-    if (rc == 0 && !tw_sha256_of(text, n, hex))
-        rc = tw_no_memory(err, "reading %s", path);
+    rc = rc ? rc : tw_store_put_read(s, path, text, n, hex, err);
     tw_free(text);
-    int fd = rc ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-    if (rc == 0 && fd < 0)
-        rc = twin_error_system(err, "cannot open %s", path);
-    rc = rc ? rc : tw_store_put_content(s, fd, hex, n, path, err);
-    if (fd >= 0)
-        close(fd);
     return rc ? rc : set_evidence(out, kind, hex);
 }
 

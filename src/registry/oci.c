@@ -153,26 +153,8 @@ static int write_layout(const struct tw_artifact *a, struct tw_store *s, const c
 int tw_artifact_oci(const struct tw_artifact *a, struct tw_store *s, const char *name,
                     const char *tag, const char *path, struct twin_error *err)
 {
-    struct stat st;
-    if (lstat(path, &st) == 0)
-        return twin_error_set(err, TWIN_EIO, "%s is there already: nothing is replaced", path);
-    char *temp = tw_printf("%s.restoring-%ld-XXXXXX", path, (long)getpid());
-    int rc = temp ? 0 : tw_no_memory(err, "writing %s", path), root = -1;
-    if (rc == 0 && !mkdtemp(temp))
-        rc = twin_error_system(err, "cannot make a folder beside %s", path);
-    if (rc != 0) {
-        tw_free(temp);
-        return rc;
-    }
-    if ((root = open(temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0 || fchmod(root, 0755) != 0)
-        rc = twin_error_system(err, "cannot open %s", temp);
-    rc = rc ? rc : write_layout(a, s, name, tag, root, err);
-    if (rc == 0 && rename(temp, path) != 0)
-        rc = twin_error_system(err, "cannot put %s in place", path);
-    if (root >= 0)
-        close(root);
-    if (rc != 0)
-        tw_remove_tree(temp, NULL, NULL);
-    tw_free(temp);
-    return rc;
+    struct tw_beside place;
+    int rc = tw_beside_open(&place, path, err);
+    rc = rc ? rc : write_layout(a, s, name, tag, place.root, err);
+    return tw_beside_close(&place, path, rc == 0, rc, err);
 }

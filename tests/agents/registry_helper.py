@@ -117,6 +117,20 @@ def in_production(registry, *contents):
     return registry
 
 
+def goes_the_whole_way(remote):
+    """Two versions come into production, and the first one comes back; it is no place for another
+    registry.
+    """
+    in_production(remote, b"one", b"two")
+    assert remote.stages() == {1: "retired", 2: "production"}
+    remote("rollback", "resnet", "--into", "back.pt", "--key", "ana.key")
+    assert (remote.work / "back.pt").read_bytes() == b"one"
+    assert remote.stages() == {1: "production", 2: "retired"}
+    assert "nothing is wrong" in remote("verify", "--contents").out
+    r = remote("init", "--key", "ci.key", rc=2)
+    assert "is a registry already" in r.err
+
+
 def finds_damage(remote, store, where):
     """Its bytes come back damaged: from then on nobody promotes it or gets it, and verify says so.
     where: what stands in the address of a content."""

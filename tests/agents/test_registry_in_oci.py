@@ -15,7 +15,13 @@ import time
 import pytest
 
 from oci_here import docker_registry, need_registry, oci, oci_server, relayed  # noqa: F401
-from registry_helper import finds_damage, in_production, kill_promotions, kill_rollbacks
+from registry_helper import (
+    finds_damage,
+    goes_the_whole_way,
+    in_production,
+    kill_promotions,
+    kill_rollbacks,
+)
 from registry_helper import one_log, promotions_at_once
 from registry_helper import registry  # noqa: F401
 from s3_here import Request
@@ -57,14 +63,7 @@ def refuse(status, code):
 
 
 def test_the_whole_way(remote):
-    in_production(remote, b"one", b"two")
-    assert remote.stages() == {1: "retired", 2: "production"}
-    remote("rollback", "resnet", "--into", "back.pt", "--key", "ana.key")
-    assert (remote.work / "back.pt").read_bytes() == b"one"
-    assert remote.stages() == {1: "production", 2: "retired"}
-    assert "nothing is wrong" in remote("verify", "--contents").out
-    r = remote("init", "--key", "ci.key", rc=2)
-    assert "is a registry already" in r.err
+    goes_the_whole_way(remote)
     assert not [t for t in tags(remote.oci) if t.startswith("lock-")]
 
 
