@@ -155,8 +155,8 @@ int tw_side_open(struct tw_cmp *c, const struct twin_run *run, size_t index, str
         struct tw_proc *p = &side->proc[i];
         if (p->rank == p[-1].rank && strcmp(tw_proc_role(p), tw_proc_role(p - 1)) == 0)
             p->ordinal = p[-1].ordinal + 1;
-        for (size_t k = 1; k <= p->ordinal && p->nth == 0; k++)
-            p->nth = p[-k].attempt == p->attempt ? p[-k].nth + 1 : 0;
+        for (struct tw_proc *q = p; q > p - p->ordinal && p->nth == 0;)
+            p->nth = (--q)->attempt == p->attempt ? q->nth + 1 : 0;
     }
     for (size_t i = 0; i < side->count; i++) {
         const struct tw_proc *p = &side->proc[i];
