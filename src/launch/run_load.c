@@ -620,8 +620,11 @@ static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
     run->in_progress = !run->elsewhere && launcher_alive(o);
     run->message = tw_strdup(
         run->in_progress ? "this run is still going on: what is here so far is not all of it"
-                         : "twinrun itself was ended before the job: its exit code, process table "
-                           "and files are not known; the traces hold what the agents had written");
+        : run->elsewhere
+            ? "this run was started on another machine or in another container, and no end of it "
+              "is written: whether it still goes on cannot be known here"
+            : "twinrun itself was ended before the job: its exit code, process table "
+              "and files are not known; the traces hold what the agents had written");
     if (!run->message && r->rc == 0)
         r->rc = tw_no_memory(r->err, "reading %s", r->path);
     run->stdout_bytes = size_of(run->dir, "stdout");

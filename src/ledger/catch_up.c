@@ -106,7 +106,7 @@ static int catch_up_folder(struct catching *c, const char *runs, const char *nam
         rc = twin_error_set(err, TWIN_ENOMEM, "out of memory");
     else if (access(json, F_OK) != 0)
         rc = 0; /* no run folder */
-    else if (twin_run_load(dir, &r, &why) != 0 || r->in_progress) {
+    else if (twin_run_load(dir, &r, &why) != 0 || r->in_progress || r->elsewhere) {
         if (c->live)
             c->live(c->user, dir, r, &why);
     } else {

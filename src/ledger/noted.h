@@ -41,8 +41,8 @@ int tw_ledger_write(const struct tw_noted *n, struct twin_error *err);
 int tw_ledger_write_event(const char *home, const char *url, const struct twin_ledger_event *e,
                           struct twin_error *err);
 
-/* Called with each run that is going on, or that could not be loaded (r NULL, and err says why):
- * such runs are not written. */
+/* Called with each run that is going on, or may be where nobody here can see it, or that could not
+ * be loaded (r NULL, and err says why): such runs are not written. */
 typedef void tw_live_fn(void *user, const char *dir, const struct twin_run *r,
                         const struct twin_error *err);
 

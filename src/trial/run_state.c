@@ -83,6 +83,8 @@ const char *tw_run_state(const struct twin_run *r, char text[32])
 {
     if (r->in_progress)
         return "running";
+    if (r->elsewhere)
+        return "not known";
     switch (r->outcome) {
     case TWIN_RUN_EXITED:
         if (r->exit_code == 0)

@@ -116,6 +116,10 @@ class World:
         names = sorted(os.listdir(folder)) if folder.exists() else []
         return [json.loads((folder / n / "run.json").read_bytes()) for n in names]
 
+    def state(self):
+        (run,) = json.loads(self.twinrun("ls", "--json").stdout)["runs"]
+        return run["state"]
+
     def last(self):
         return max(self.runs(), key=lambda r: r["start_realtime_ns"])
 
@@ -604,12 +608,14 @@ def test_a_run_that_goes_on_has_not_failed(world, where):
             assert seen["going_on"] == 1
             assert seen["canary"]["runs"] == seen["canary"]["ended_from_outside"] == 0
             assert seen["canary"]["failed"] == seen["failed_canary"] == 0
+        assert world.state() == ("running" if where == "here" else "not known")
     finally:
         (world.folder / "gate").unlink()
         assert job.wait(timeout=100) == 0
     seen = world.rollout("step")["seen"]
     assert seen["going_on"] == 0 and seen["canary"]["runs"] == 1
     assert seen["canary"]["failed"] == seen["canary"]["ended_from_outside"] == 0
+    assert world.state() == "ok"  # the ledger had not written it down as interrupted
 
 
 # ---- a flag file that is none
