@@ -41,6 +41,16 @@ struct tw_http_request {
 int tw_http(const struct tw_http_request *q, long *status, char **answer, size_t *bytes,
             struct twin_error *err);
 void tw_http_close(struct tw_http_connection *c); /* NULL is allowed */
+
+/* How one try to get an answer ended, where it is an error. */
+struct tw_http_try {
+    bool passes;      /* the trouble may pass: the same may be asked again */
+    uint64_t later_s; /* the server asks to wait so long first; 0: it does not */
+};
+/* Tries until there is an answer, a trouble that does not pass, or the third try has failed. *out
+ * is zeroed before each. The last try's code; its message is in err. */
+int tw_http_persist(int (*attempt)(void *user, struct tw_http_try *out, struct twin_error *err),
+                    void *user, struct twin_error *err);
 /* Is what stands behind "http://" this machine: localhost, 127.x.y.z or [::1], with a port or
  * without, then the end or a path? False also for what would take a second look, such as a user. */
 bool tw_http_is_loopback(const char *authority);

@@ -14,9 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
-enum { TIMEOUT_S = 60, PATIENCE_S = 60, TRIES = 3, HEADERS = 8, NAME_BYTES = 255 };
+enum { TIMEOUT_S = 60, PATIENCE_S = 60, HEADERS = 8, NAME_BYTES = 255 };
 static const char SERVER[] = "a container registry";
 
 struct tw_dist {
@@ -328,32 +327,32 @@ static bool may_again(const struct tw_dist_call *call, int rc)
            call->later_s <= PATIENCE_S;
 }
 
-static void wait_before(const struct tw_dist_call *call, int tried)
+/* One request of tw_dist_do. */
+struct asked {
+    struct tw_dist *d;
+    struct tw_dist_call *call;
+    const char *url;
+};
+
+static int attempt(void *user, struct tw_http_try *out, struct twin_error *err)
 {
-    static const struct timespec wait[TRIES] = {{0, 200000000}, {1, 0}, {0, 0}};
-    const struct timespec asked = {(time_t)call->later_s, 0};
-    nanosleep(asked.tv_sec > wait[tried].tv_sec ? &asked : &wait[tried], NULL);
+    const struct asked *a = user;
+    struct tw_dist_call *call = a->call;
+    int rc = ask_and_follow(a->d, call, a->url, err);
+    if (rc == 0 && (call->status >= 500 || call->status == 429))
+        rc = tw_dist_refused(call, call->path ? call->path : "an upload", err);
+    out->passes = may_again(call, rc);
+    out->later_s = call->later_s;
+    return rc;
 }
 
 int tw_dist_do(struct tw_dist *d, struct tw_dist_call *call, struct twin_error *err)
 {
     char *url = call->url ? tw_strdup(call->url)
                           : tw_printf("%s/v2/%s/%s", d->base, d->name, call->path);
-    int rc = url ? 0 : tw_no_memory(err, "for a request to a container registry");
-    for (int i = 0; i < TRIES && rc == 0; i++) {
-        struct twin_error why = TWIN_ERROR_INIT;
-        rc = ask_and_follow(d, call, url, &why);
-        if (rc == 0 && (call->status >= 500 || call->status == 429))
-            rc = tw_dist_refused(call, call->path ? call->path : "an upload", &why);
-        if (rc == 0)
-            break;
-        if (!may_again(call, rc) || i + 1 == TRIES)
-            rc = twin_error_set(err, rc, "%s", why.message);
-        else {
-            wait_before(call, i);
-            rc = 0;
-        }
-    }
+    struct asked a = {.d = d, .call = call, .url = url};
+    int rc = url ? tw_http_persist(attempt, &a, err)
+                 : tw_no_memory(err, "for a request to a container registry");
     tw_free(url);
     return rc;
 }

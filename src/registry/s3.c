@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { TIMEOUT_S = 60, TRIES = 3, HEADERS = 10 };
+enum { TIMEOUT_S = 60, HEADERS = 10 };
 static const char SERVER[] = "an S3 store";
 
 struct tw_s3 {
@@ -290,35 +290,38 @@ static int ask_once(struct tw_s3 *s, struct tw_s3_call *call, const struct signi
     return rc;
 }
 
+/* One request of tw_s3_do. */
+struct asked {
+    struct tw_s3 *s;
+    struct tw_s3_call *call;
+    struct signing signing; /* without date and time */
+};
+
+static int attempt(void *user, struct tw_http_try *out, struct twin_error *err)
+{
+    const struct asked *a = user;
+    tw_s3_call_free(a->call);
+    int rc = ask_once(a->s, a->call, &a->signing, err);
+    if (rc == 0 && a->call->status >= 500)
+        rc = tw_s3_refused(a->call, a->call->name ? a->call->name : "the bucket", err);
+    out->passes = rc == TWIN_EIO && a->call->taken == 0;
+    return rc;
+}
+
 int tw_s3_do(struct tw_s3 *s, struct tw_s3_call *call, struct twin_error *err)
 {
-    static const struct timespec wait[TRIES] = {{0, 200000000}, {1, 0}, {0, 0}};
-    struct signing g = {.query = call->query ? call->query : ""};
+    struct asked a = {.s = s, .call = call, .signing.query = call->query ? call->query : ""};
     struct tw_buf path = {0};
     const char *where = call->name ? s->prefix : "";
     tw_http_encode(&path, s->path, true);
     tw_buf_puts(&path, "/");
     tw_http_encode(&path, where, true);
     tw_http_encode(&path, call->name ? call->name : "", true);
-    g.url_path = path.data;
-    int rc = !path.failed && tw_sha256_of(call->data ? call->data : "", call->bytes, g.payload)
-                 ? 0
+    a.signing.url_path = path.data;
+    int rc = !path.failed &&
+                     tw_sha256_of(call->data ? call->data : "", call->bytes, a.signing.payload)
+                 ? tw_http_persist(attempt, &a, err)
                  : tw_no_memory(err, "for a request to an object store");
-    for (int i = 0; i < TRIES && rc == 0; i++) {
-        struct twin_error why = TWIN_ERROR_INIT;
-        tw_s3_call_free(call);
-        rc = ask_once(s, call, &g, &why);
-        if (rc == 0 && call->status >= 500)
-            rc = tw_s3_refused(call, call->name ? call->name : "the bucket", &why);
-        if (rc == 0)
-            break;
-        if (rc != TWIN_EIO || call->taken > 0 || i + 1 == TRIES)
-            rc = twin_error_set(err, rc, "%s", why.message);
-        else {
-            nanosleep(&wait[i], NULL);
-            rc = 0;
-        }
-    }
     tw_buf_free(&path);
     return rc;
 }

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -55,6 +56,10 @@ class Store:
         self.rule = lambda request: None
         self.requests = []
         self.places = itertools.count()
+
+    def next_place(self):
+        """A part of it where nothing lies yet."""
+        return f"s3://models/team one/{next(self.places)}"
 
     def ask(self, request):
         """What the store itself says."""
@@ -107,7 +112,12 @@ def relay(store):
         def log_message(self, *args):
             pass
 
-    return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request, client_address):
+            if not isinstance(sys.exc_info()[1], ConnectionError):  # who asks may have been killed
+                super().handle_error(request, client_address)
+
+    return Server(("127.0.0.1", 0), Handler)
 
 
 def wait_for(server, port, log=None):
@@ -165,5 +175,5 @@ def s3(s3_server):
     """The same, with no rule of another test; .place is a part of it where nothing lies yet."""
     s3_server.rule = lambda request: None
     s3_server.requests.clear()
-    s3_server.place = f"s3://models/team one/{next(s3_server.places)}"
+    s3_server.place = s3_server.next_place()
     return s3_server

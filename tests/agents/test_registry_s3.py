@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A registry in an object store: the whole way by signed requests, two who write at once, and a
-store that refuses the key, is full, loses a part, gives old data, or keeps no two writers apart.
+store that refuses the key, is full, loses a part, gives old data, or keeps no two writers apart;
+killed promotions and rollbacks.
 """
 
 import hashlib
@@ -13,19 +14,27 @@ from registry_helper import (
     finds_damage,
     goes_the_whole_way,
     in_production,
+    kill_promotions,
+    kill_rollbacks,
     one_log,
     promotions_at_once,
 )
 from registry_helper import registry  # noqa: F401
 from s3_here import s3, s3_server  # noqa: F401
+from turn import FULL
 
 PART = 16 << 20
+KILLS = 1000 if FULL else 4
 
 
 @pytest.fixture
 def remote(registry, s3):  # noqa: F811
+    def elsewhere():
+        registry.env["TWINRUN_REGISTRY"] = s3.next_place()
+
     registry.env.update(s3.env(), TWINRUN_REGISTRY=s3.place)
     registry.s3 = s3
+    registry.elsewhere = elsewhere
     return registry
 
 
@@ -231,6 +240,14 @@ def test_a_store_that_keeps_no_two_writers_apart_is_refused(remote):
 def test_of_two_at_once_one_is_told(remote):
     remote.make()
     one_log(remote, 5, promotions_at_once(remote, 4))
+
+
+def test_a_killed_rollback_is_done_or_is_not(remote):
+    kill_rollbacks(remote, KILLS)
+
+
+def test_a_killed_promote_is_done_or_is_not(remote):
+    kill_promotions(remote, KILLS)
 
 
 def test_a_gc_and_an_add_wait_for_each_other(remote):
