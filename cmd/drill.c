@@ -5,6 +5,7 @@
  * ledger, from which twinrun slo computes M8.
  */
 #include "options.h"
+#include "replay.h"
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
@@ -27,8 +28,9 @@ enum { TRUSTED_MAX = 8, IDENTITIES_MAX = 8 };
 struct drill_args {
     const char *kind, *checkpoint, *resume, *home, *with, *requirements, *baseline, *trust;
     const char *registry, *mirror, *bad;
-    struct tw_strings trusted, identities;
-    bool rerun, json, quiet;
+    const char *environment, *python, *container, *image;
+    struct tw_strings trusted, identities, data, pip;
+    bool rerun, fetch, json, quiet;
 };
 
 #define FIELD(f) offsetof(struct drill_args, f)
@@ -63,6 +65,21 @@ static const struct tw_option options[] = {
     {"rerun", 0, TW_OPT_FLAG, NULL, NULL, "Registry",
      "of rollback: replay the version's package, too, and go on only if the same comes out",
      FIELD(rerun)},
+    {"data", 'd', TW_OPT_LIST, "DIR", NULL, "Rerun",
+     "with --rerun, as of registry rollback: where the data are that the package names",
+     FIELD(data)},
+    {"environment", 0, TW_OPT_STRING, "HOW", NULL, "Rerun",
+     "with --rerun: check, build or here, as for replay", FIELD(environment)},
+    {"python", 0, TW_OPT_FILE, "PROGRAM", NULL, "Rerun", "with --rerun: the interpreter",
+     FIELD(python)},
+    {"pip-option", 0, TW_OPT_LIST, "OPTION", NULL, "Rerun", "with --rerun: hand this to pip",
+     FIELD(pip)},
+    {"container", 0, TW_OPT_STRING, "ENGINE", NULL, "Rerun",
+     "with --rerun: in the package's container image, as for replay", FIELD(container)},
+    {"image", 0, TW_OPT_STRING, "IMAGE", NULL, "Rerun",
+     "with --container: use this image, as for replay", FIELD(image)},
+    {"fetch", 0, TW_OPT_FLAG, NULL, NULL, "Rerun",
+     "with --rerun: download what the package names and does not hold", FIELD(fetch)},
     {"mirror", 0, TW_OPT_DIR, "DIR", NULL, "Registry",
      "of registry-loss: the mirror or backup that the registry is restored from", FIELD(mirror)},
     {"trust", 't', TW_OPT_FILE, "FILE", NULL, "Signatures",
@@ -266,6 +283,41 @@ static int find_trust(const struct drill_args *a, enum tw_drill_kind kind,
     return rc;
 }
 
+/* --rerun and the options that go with it, as registry rollback takes them. The array is the
+ * caller's, the words are the command line's. NULL: no memory. */
+static const char **rerun_words(const struct drill_args *a)
+{
+    const struct {
+        const char *option, *value;
+    } single[] = {{"--environment", a->environment},
+                  {"--python", a->python},
+                  {"--container", a->container},
+                  {"--image", a->image}};
+    const struct {
+        const char *option;
+        const struct tw_strings *values;
+    } lists[] = {{"--data", &a->data}, {"--pip-option", &a->pip}};
+    enum { SINGLES = sizeof single / sizeof *single, LISTS = sizeof lists / sizeof *lists };
+    const char **words = tw_calloc(3 + 2 * (SINGLES + a->data.count + a->pip.count), sizeof *words);
+    size_t n = 0;
+    if (!words)
+        return NULL;
+    words[n++] = "--rerun";
+    if (a->fetch)
+        words[n++] = "--fetch";
+    for (size_t i = 0; i < SINGLES; i++)
+        if (single[i].value) {
+            words[n++] = single[i].option;
+            words[n++] = single[i].value;
+        }
+    for (size_t i = 0; i < LISTS; i++)
+        for (size_t k = 0; k < lists[i].values->count; k++) {
+            words[n++] = lists[i].option;
+            words[n++] = lists[i].values->items[k];
+        }
+    return words;
+}
+
 /* Runs the drill, writes it down, prints it. The exit code. */
 static int run_drill(const struct drill_args *a, enum tw_drill_kind kind, const char *model,
                      char *const *argv, const char *home)
@@ -280,15 +332,18 @@ static int run_drill(const struct drill_args *a, enum tw_drill_kind kind, const 
                                    .resume = a->resume,
                                    .registry = registry_of(a),
                                    .model = model,
-                                   .rerun = a->rerun,
                                    .mirror = a->mirror,
                                    .progress = show_progress,
                                    .user = (void *)(uintptr_t)a};
-    int failed = name_paths(a, &paths, &asked, &err);
+    const char **rerun = a->rerun ? rerun_words(a) : NULL;
+    asked.rerun = rerun;
+    int failed = a->rerun && !rerun ? tw_no_memory(&err, "for a drill") : 0;
+    failed = failed ? failed : name_paths(a, &paths, &asked, &err);
     failed = failed ? failed : find_trust(a, kind, &asked, &trust, &err);
     failed = failed ? failed : tw_drill(kind, &asked, &r, &err);
     free_paths(&paths);
     twin_trust_free(trust);
+    tw_free(rerun);
     if (failed != 0) {
         const int rc = tw_trouble(&err, "drill: nothing was shown");
         return err.code == TWIN_EINTR ? TW_EXIT_INTERRUPTED : rc;
@@ -331,6 +386,18 @@ static int check_options(const struct drill_args *a, enum tw_drill_kind kind)
 {
     const struct wants *w = &wants[kind];
     const bool of_registry = a->registry || a->bad || a->rerun || a->mirror || a->identities.count;
+    const bool of_rerun = a->environment || a->python || a->container || a->image || a->fetch ||
+                          a->data.count || a->pip.count;
+    if (of_rerun && !a->rerun)
+        return tw_bad_use("drill", "--data, --environment, --python, --pip-option, --container, "
+                                   "--image, --fetch: expected --rerun with them");
+    const struct tw_replay_args replay = {.environment = a->environment ? a->environment : "check",
+                                          .container = a->container,
+                                          .image = a->image,
+                                          .gpus = "auto"};
+    const int bad = tw_replay_check(&replay);
+    if (bad >= 0)
+        return bad;
     if (a->identities.count > IDENTITIES_MAX)
         return tw_bad_use("drill", "--identity: expected up to %d of them", IDENTITIES_MAX);
     if (w->job ? of_registry : a->checkpoint || a->resume)

@@ -241,6 +241,7 @@ static int tell_rerun(struct tw_registry_use *u, const struct tw_model *m,
     struct twin_error err = TWIN_ERROR_INIT;
     const char *sentence, *help, *word = came_to(r, &sentence, &help);
     const size_t proven = proven_files(u, a, &err);
+    static const char digest_alone[] = "; without --rerun it comes back by its digest alone";
     const unsigned long long number = v->number, production = m->production;
     tw_say("registry rollback: nothing was rolled back: %s@%llu %s", m->name, number, sentence);
     if (help == lacks[0].help) /* what else is missing the replay has said */
@@ -258,20 +259,21 @@ static int tell_rerun(struct tw_registry_use *u, const struct tw_model *m,
     else
         tw_put_to(stderr, "  stage   nothing of %s is in production, as before\n", m->name);
     if (help)
-        tw_put_to(stderr, "  try     %s%s\n", help,
-                  proven == a->count ? "; without --rerun it comes back by its digest alone" : "");
+        tw_put_to(stderr, "  try     %s%s\n", help, proven == a->count ? digest_alone : "");
     if (!u->a->json)
         return r->code;
+    char *all = help ? tw_printf("%s%s", help, proven == a->count ? digest_alone : "") : NULL;
     int rc = tw_registry_put_json(
-        u, json_pack("{s:s, s:s, s:s, s:I, s:s, s:b, s:s, s:O?, s:o, s:o, s:I, s:I, s:o}", "schema",
-                     "twinrun.registry/1", "verb", u->verb, "model", m->name, "version",
-                     (json_int_t)number, "artifact", v->artifact, "rolled_back", false, "rerun",
-                     word, "missing", r->missing, "why",
-                     r->code == TW_EXIT_TROUBLE ? tw_json_text(plain_why(r)) : json_null(),
-                     "differences",
-                     json_is_array(r->differences) ? json_incref(r->differences) : json_array(),
-                     "files", (json_int_t)a->count, "proven", (json_int_t)proven, "production",
-                     production ? json_integer((json_int_t)production) : json_null()));
+        u, json_pack(
+               "{s:s, s:s, s:s, s:I, s:s, s:b, s:s, s:s, s:O?, s:o, s:o, s:s?, s:I, s:I, s:o}",
+               "schema", "twinrun.registry/1", "verb", u->verb, "model", m->name, "version",
+               (json_int_t)number, "artifact", v->artifact, "rolled_back", false, "rerun", word,
+               "said", sentence, "missing", r->missing, "why",
+               r->code == TW_EXIT_TROUBLE ? tw_json_text(plain_why(r)) : json_null(), "differences",
+               json_is_array(r->differences) ? json_incref(r->differences) : json_array(), "try",
+               all, "files", (json_int_t)a->count, "proven", (json_int_t)proven, "production",
+               production ? json_integer((json_int_t)production) : json_null()));
+    tw_free(all);
     return rc ? rc : r->code;
 }
 

@@ -53,9 +53,11 @@ struct tw_drill_asked {
     const struct twin_trust *trusted;
     /* of an encrypted registry: files of keys that open it, absolute; NULL: none */
     const struct tw_strings *identities;
-    const char *model;  /* rollback */
-    const char *bad;    /* rollback: what is promoted; NULL: the version in production, damaged */
-    bool rerun;         /* rollback: replay the version's package, too */
+    const char *model; /* rollback */
+    const char *bad;   /* rollback: what is promoted; NULL: the version in production, damaged */
+    /* rollback: "--rerun" and how, words for twinrun registry rollback; NULL: no replay of the
+     * version's package */
+    const char *const *rerun;
     const char *mirror; /* registry-loss: what it is restored from; NULL: there is nothing */
     /* told what begins; may be NULL */
     void (*progress)(void *user, const char *what);

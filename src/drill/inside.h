@@ -6,6 +6,7 @@
 
 #include "src/registry/registry.h"
 
+#include <jansson.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -24,9 +25,10 @@ struct dr_run {
     char *const *argv;
     char *const *env;
     const char *copy_of;
-    bool agents;  /* ours are in the job */
-    bool is_ours; /* not the job, but this program once more */
-    bool secret;  /* what it writes is not copied into its run folder */
+    bool in_place; /* in the working folder itself: of a command that writes nothing there */
+    bool agents;   /* ours are in the job */
+    bool is_ours;  /* not the job, but this program once more */
+    bool secret;   /* what it writes is not copied into its run folder */
     enum dr_moment moment;
     /* puts something into the copy before the job starts; may be NULL */
     int (*fill)(void *user, const char *work, struct twin_error *err);
@@ -67,6 +69,8 @@ void dr_add(struct dr_drill *d, const char *format, ...) __attribute__((format(p
 /* The word about all records (drill.h); a literal, or one that lives until it is copied here. */
 void dr_records(struct dr_drill *d, const char *word);
 double dr_seconds(uint64_t from_ns, uint64_t to_ns);
+/* What a run printed, if it is a JSON object (the caller's); else NULL with 0. */
+int dr_printed(const struct twin_run *run, json_t **out, struct twin_error *err);
 /* A whole run, which must end well and leave the checkpoint. */
 int dr_make_whole(struct dr_drill *d, struct dr_run *r);
 /* The job as in the first run again; it may end badly. What r held is freed. */

@@ -305,40 +305,79 @@ static int digest_bad(struct rollback *b, bool *noticed)
 
 /* ---- back */
 
-/* twinrun registry rollback in the copy, in an empty folder. *code: its exit code. */
-static int roll_back(struct rollback *b, const char *into, int *code)
+/* What twinrun registry rollback said where it moved nothing, in its own words. */
+static void note_refusal(struct rollback *b, const json_t *said, const struct twin_run *run)
 {
-    const struct tw_drill_asked *asked = b->d->asked;
+    const char *reason = json_string_value(json_object_get(said, "said"));
+    const char *why = json_string_value(json_object_get(said, "why"));
+    const char *help = json_string_value(json_object_get(said, "try"));
+    const json_t *list = json_object_get(said, "differences"), *one;
+    size_t i;
+    if (!reason) {
+        dr_note(b->d, "rolled back: no, exit code %d: its output is in %s", run->exit_code,
+                run->dir);
+        return;
+    }
+    dr_note(b->d, "rolled back: no, exit code %d: @%llu %s", run->exit_code,
+            (unsigned long long)b->version, reason);
+    if (why)
+        dr_note(b->d, "why: %s", why);
+    json_array_foreach (list, i, one)
+        dr_note(b->d, "the environment here: %s", json_string_value(one));
+    dr_note(b->d, "proven: %lld of its %lld files are in the registry, each with its digest",
+            (long long)json_integer_value(json_object_get(said, "proven")),
+            (long long)json_integer_value(json_object_get(said, "files")));
+    if (help)
+        dr_note(b->d, "try: %s", help);
+}
+
+/* The command's words behind those that are always there. NULL: no memory. */
+static const char **rollback_words(struct rollback *b, const char *const *words, size_t n)
+{
+    const char *const *rerun = b->d->asked->rerun;
     const struct tw_strings *opens = b->s.identities;
-    char *home = dr_below(&b->s, "home"), *empty = dr_below(&b->s, "empty");
-    const char *const words[] = {asked->twinrun, "registry", "rollback", asked->model, "--registry",
-                                 b->s.registry,  "--home",   home,       "--key",      b->s.key,
-                                 "--pub",        b->s.pub,   "--into",   into,         "--rerun"};
-    size_t n = sizeof words / sizeof *words - (asked->rerun ? 0 : 1);
-    const char **argv = tw_calloc(n + 2 * opens->count + 1, sizeof *argv);
-    dr_say(b->d, "twinrun registry rollback");
-    int rc = argv && home && empty ? tw_mkdirs(empty, b->d->err)
-                                   : tw_no_memory(b->d->err, "for a drill");
-    if (rc == 0)
-        memcpy(argv, words, n * sizeof *argv);
-    for (size_t i = 0; i < opens->count && rc == 0; i++) {
+    size_t more = 0;
+    while (rerun && rerun[more])
+        more++;
+    const char **argv = tw_calloc(n + more + 2 * opens->count + 1, sizeof *argv);
+    if (!argv)
+        return NULL;
+    memcpy(argv, words, n * sizeof *argv);
+    for (size_t i = 0; i < more; i++)
+        argv[n++] = rerun[i];
+    for (size_t i = 0; i < opens->count; i++) {
         argv[n++] = "--identity";
         argv[n++] = opens->items[i];
     }
+    return argv;
+}
+
+/* twinrun registry rollback in the copy. It is started where we are: the paths of --rerun's options
+ * mean there what they mean here. *code: its exit code. */
+static int roll_back(struct rollback *b, const char *into, int *code)
+{
+    const struct tw_drill_asked *asked = b->d->asked;
+    char *home = dr_below(&b->s, "home");
+    const char *const words[] = {asked->twinrun, "registry", "rollback", asked->model, "--registry",
+                                 b->s.registry,  "--home",   home,       "--key",      b->s.key,
+                                 "--pub",        b->s.pub,   "--into",   into,         "--json"};
+    const char **argv = rollback_words(b, words, sizeof words / sizeof *words);
+    json_t *said = NULL;
+    dr_say(b->d, "twinrun registry rollback");
     struct dr_run r = {.argv = (char *const *)(uintptr_t)argv,
-                       .copy_of = empty,
+                       .in_place = true,
                        .is_ours = true,
                        .secret = tw_store_is_sealed(b->store)};
-    rc = rc ? rc : dr_make(asked, &r, b->d->err);
-    if (rc == 0) {
-        *code = r.run->exit_code;
-        if (*code != 0)
-            dr_note(b->d, "rolled back: no, exit code %d: its output is in %s", *code, r.run->dir);
+    int rc = argv && home ? dr_make(asked, &r, b->d->err) : tw_no_memory(b->d->err, "for a drill");
+    if (rc == 0 && (*code = r.run->exit_code) != 0) {
+        rc = dr_printed(r.run, &said, b->d->err);
+        if (rc == 0)
+            note_refusal(b, said, r.run);
     }
+    json_decref(said);
     twin_run_free(r.run);
     tw_free(argv);
     tw_free(home);
-    tw_free(empty);
     return rc;
 }
 

@@ -11,6 +11,8 @@
 #include <signal.h>
 #include <string.h>
 
+enum { PRINTED_BYTES = 64 << 20 };
+
 /* ---- one run */
 
 struct aimed {
@@ -61,7 +63,7 @@ int dr_make(const struct tw_drill_asked *asked, struct dr_run *r, struct twin_er
                                           .no_telemetry = true,
                                           /* this program ends what it has begun, if it is asked */
                                           .death_signal = r->is_ours ? SIGTERM : SIGKILL,
-                                          .fresh_dir = true,
+                                          .fresh_dir = !r->in_place,
                                           .copy_of = r->copy_of,
                                           .fill_folder = begin_run,
                                           .fill_user = &a,
@@ -79,6 +81,22 @@ int dr_make(const struct tw_drill_asked *asked, struct dr_run *r, struct twin_er
 char *dr_checkpoint_of(const struct tw_drill_asked *asked, const struct twin_run *run)
 {
     return tw_path_join(run->cwd, asked->checkpoint);
+}
+
+int dr_printed(const struct twin_run *run, json_t **out, struct twin_error *err)
+{
+    char *path = tw_path_join(run->dir, "stdout"), *text = NULL;
+    size_t n = 0;
+    int rc = path ? tw_read_file(path, PRINTED_BYTES, &text, &n, err)
+                  : tw_no_memory(err, "for a drill");
+    *out = rc == 0 ? json_loadb(text, n, 0, NULL) : NULL;
+    if (*out && !json_is_object(*out)) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    tw_free(text);
+    tw_free(path);
+    return rc;
 }
 
 bool dr_ended_well(const struct twin_run *run)

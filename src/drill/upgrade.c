@@ -8,14 +8,13 @@
 
 #include "base.h"
 
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { VERDICT_BYTES = 64 << 20, SELF_WORDS = 24 };
+enum { SELF_WORDS = 24 };
 
 /* ---- the other environment */
 
@@ -200,19 +199,14 @@ static void note_verdict(struct dr_drill *d, const json_t *v)
 /* What `check` printed into its run's folder. */
 static int read_verdict(struct dr_drill *d, const struct twin_run *run)
 {
-    char *path = tw_printf("%s/stdout", run->dir), *text = NULL;
-    size_t n = 0;
-    int rc = path ? tw_read_file(path, VERDICT_BYTES, &text, &n, d->err)
-                  : tw_no_memory(d->err, "for a drill");
-    json_t *v = rc == 0 ? json_loadb(text, n, 0, NULL) : NULL;
-    if (json_is_object(v))
+    json_t *v = NULL;
+    const int rc = dr_printed(run, &v, d->err);
+    if (v)
         note_verdict(d, v);
     else if (rc == 0)
         dr_note(d, "record by record: not known, twinrun check ended with exit code %d: see %s",
                 run->exit_code, run->dir);
     json_decref(v);
-    tw_free(text);
-    tw_free(path);
     return rc;
 }
 

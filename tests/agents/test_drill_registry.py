@@ -14,6 +14,7 @@ import time
 
 import pytest
 from registry_helper import in_production, registry  # noqa: F401
+from test_registry_rerun import python_job
 
 CHECK = """\
 import sys
@@ -178,6 +179,36 @@ def test_a_rollback_that_cannot_be_replayed_is_said(stocked):
     assert any(s.startswith("rolled back: no, exit code 2") for s in said["steps"]), said
 
 
+def test_a_rollback_whose_environment_is_gone(registry):  # noqa: F811
+    """It says what registry rollback would say: what is missing, what is proven, what helps."""
+    registry.make()
+    python_job(registry)
+    registry("add", "resnet", "model.pt", "--key", "ci.key", "--evidence", "P")
+    registry("promote", "resnet@1", "--to", "production", "--key", "ana.key")
+    (registry.work / "python").symlink_to(sys.executable)
+    words = ("rollback", "resnet", "--rerun", "--python", "./python")
+    said = drill(registry, *words, rc=1)
+    assert said["outcome"] == "failed" and said["reproduce_s"] is None
+    at = next(
+        i for i, s in enumerate(said["steps"]) if s.startswith("rolled back: no, exit code 2")
+    )
+    refused, why, package, proven, helps = said["steps"][at:]
+    assert refused.endswith("@1 cannot be run again: its environment is not here, and was not made")
+    assert why.startswith("why: ") and f"{registry.work}/./python" in why
+    assert package == "the environment here: gone 1.0 is not installed"
+    assert proven == "proven: 1 of its 1 files are in the registry, each with its digest"
+    assert helps.startswith("try: --environment build with --python")
+    assert "without --rerun it comes back" in helps
+    # of the job of another version, whose environment is here, the same comes out
+    registry.run("record", "-q", "--", registry.build / "tests/cli/job", "--save-at", "1")
+    registry.run("pack", "last", "-o", "Q", "--data", "none")
+    registry("add", "net", "weights", "--key", "ci.key", "--evidence", "Q")
+    registry("promote", "net@1", "--to", "production", "--key", "ana.key")
+    said = drill(registry, "rollback", "net", "--rerun", "--environment", "here")
+    assert said["outcome"] == "restored"
+    assert "the version's package was replayed, and the same came out" in said["steps"]
+
+
 def test_registries_that_are_not_fit(stocked):
     assert "no model nobody" in drill(stocked, "rollback", "nobody", rc=2)
     stocked("add", "new", "model.pt", "--key", "ci.key")
@@ -339,6 +370,8 @@ def test_a_full_disk(stocked):
         (("node", "-c", "x", "-i", "x", "--", "true"), "drills of a registry take them"),
         (("registry-loss", "m", "--registry", "R"), "expected nothing behind it"),
         (("registry-loss", "--registry", "R", "--rerun"), "--bad and --rerun with"),
+        (("rollback", "m", "--registry", "R", "--fetch"), "expected --rerun with them"),
+        (("rollback", "m", "--registry", "R", "--rerun", "--environment", "no"), 'found "no"'),
         (("rollback", "m", "--registry", "R", "--mirror", "x"), "--mirror goes with"),
         (("node", "-c", "x", "--mirror", "x", "--", "true"), "drills of a registry take them"),
         (("registry-loss", "--registry", "R", "--pub", "no.pub"), "no.pub"),
