@@ -5,6 +5,8 @@
  */
 #include "options.h"
 #include "say.h"
+#include "verify.h"
+#include "verify_words.h"
 
 #include "base.h"
 #include "json_text.h"
@@ -17,8 +19,8 @@
 #include <string.h>
 
 struct manifest_args {
-    const char *name, *space, *image, *package, *driver, *data, *snapshot, *run_id, *output;
-    struct tw_strings pool, pool_labels;
+    const char *name, *space, *image, *package, *trust, *driver, *data, *snapshot, *run_id, *output;
+    struct tw_strings pool, pool_labels, keys;
     uint64_t nodes, gpus, cpus, retries, seed;
     bool json;
 };
@@ -36,6 +38,10 @@ static const struct tw_option options[] = {
      "the package (twinrun pack --image) whose image the job is to have: write takes it, lint says "
      "where the file has another one",
      FIELD(package)},
+    {"key", 'k', TW_OPT_LIST, "PUB", NULL, "Package",
+     "a public key (PEM) that must have signed the package; each one must have", FIELD(keys)},
+    {"trust", 0, TW_OPT_FILE, "FILE", NULL, "Package",
+     "a trust.toml: k of n keys, their validity, revoked ones", FIELD(trust)},
     {"pool", 'p', TW_OPT_LIST, "LABEL=VALUE", NULL, "Write",
      "nodes with this label, all of one type; a feature for Slurm", FIELD(pool)},
     {"driver", 0, TW_OPT_STRING, "VERSION", NULL, "Write",
@@ -87,18 +93,50 @@ static const struct tw_pair examples[] = {
 
 /* ---- the package */
 
+/* Holds the package against its manifests, and its signature against whom the user trusts. -1: all
+ * is right, and *v is the caller's; else the exit code. */
+static int verify_package(const struct manifest_args *a, struct twin_bag_verdict *v)
+{
+    const struct tw_verify_args signers = {.keys = a->keys, .trust = a->trust};
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_trust *trust = NULL;
+    int64_t at_ns = tw_realtime_ns();
+    if (!twin_package_is(a->package))
+        return tw_bad_use("manifest", "--package %s: expected a package (twinrun pack makes one)",
+                          a->package);
+    if ((a->keys.count || a->trust) && tw_signed_trust(&signers, &trust, &at_ns, &err) != 0)
+        return tw_trouble(&err, "manifest: --package %s", a->package);
+    int rc = tw_package_open(a->package, trust, at_ns, NULL, v);
+    twin_trust_free(trust);
+    if (rc < 0 && v->findings) {
+        tw_package_text(stderr, a->package, v);
+        twin_bag_verdict_free(v);
+        rc = tw_trouble(NULL,
+                        "manifest: --package %s: expected a package that is as it was made, found "
+                        "what stands above: nothing was done with it",
+                        a->package);
+    }
+    return rc;
+}
+
 /* The image that the package names; *out is freed by the caller in any case. -1, or the exit
  * code. */
-static int image_of(const char *package, struct tw_package_image *out)
+static int image_of(const struct manifest_args *a, struct tw_package_image *out)
 {
+    const char *package = a->package;
     struct twin_error err = TWIN_ERROR_INIT;
+    struct twin_bag_verdict v;
     *out = (struct tw_package_image){.reference = NULL};
+    if (!package && (a->keys.count || a->trust))
+        return tw_bad_use("manifest", "--key, --trust: expected --package PACKAGE with them");
     if (!package)
         return -1;
-    if (!twin_package_is(package))
-        return tw_bad_use("manifest", "--package %s: expected a package (twinrun pack makes one)",
-                          package);
-    if (tw_package_image(package, out, &err) != 0)
+    int rc = verify_package(a, &v);
+    if (rc >= 0)
+        return rc;
+    rc = tw_package_image(package, &v, out, &err);
+    twin_bag_verdict_free(&v);
+    if (rc != 0)
         return tw_trouble(&err, "manifest: --package %s", package);
     if (!out->is_named)
         return tw_trouble(NULL,
@@ -368,7 +406,7 @@ static int run(int argc, char **argv)
         return rc;
     const char *verb = rest.count && !rest.is_job ? rest.items[0] : "";
     struct tw_package_image image;
-    if ((rc = image_of(a.package, &image)) >= 0) {
+    if ((rc = image_of(&a, &image)) >= 0) {
         /* it was said */
     } else if (strcmp(verb, "lint") == 0) {
         if (rest.count < 2)
@@ -386,6 +424,7 @@ static int run(int argc, char **argv)
     tw_package_image_free(&image);
     tw_free(a.pool.items);
     tw_free(a.pool_labels.items);
+    tw_free(a.keys.items);
     return rc;
 }
 

@@ -338,7 +338,7 @@ static int print_only(const struct tw_replay_args *a, const char *dir)
         rc = TW_EXIT_DIFFER;
     }
     if (rc < 0)
-        rc = tw_replay_print_lines(a, dir, into);
+        rc = tw_replay_print_lines(a, dir, &v, into);
     twin_bag_verdict_free(&v);
     tw_free(into);
     return rc;

@@ -61,7 +61,8 @@ int tw_replay_contained(const struct tw_replay_args *a, const char *dir, const c
                         const struct twin_bag_verdict *verdict, const char *into, bool *started,
                         struct tw_replay_end *end);
 /* --print: the command lines, for a package that was verified where it lies. */
-int tw_replay_print_lines(const struct tw_replay_args *a, const char *dir, const char *into);
+int tw_replay_print_lines(const struct tw_replay_args *a, const char *dir,
+                          const struct twin_bag_verdict *verdict, const char *into);
 
 /* ---- replay_inside.c */
 

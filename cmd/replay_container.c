@@ -547,7 +547,7 @@ int tw_replay_contained(const struct tw_replay_args *a, const char *dir, const c
                                               .progress = tw_replay_show_step};
     const char **read_only = NULL;
     int rc = set_places(&c, &err);
-    rc = rc ? rc : tw_package_image(copy, &c.named, &err);
+    rc = rc ? rc : tw_package_image(copy, verdict, &c.named, &err);
     if (rc == 0 && (rc = find_engine(&c, &err)) != 0)
         end->missing = "engine";
     if (rc == 0 && (rc = find_image(&c, &err)) != 0)
@@ -578,7 +578,8 @@ int tw_replay_contained(const struct tw_replay_args *a, const char *dir, const c
     return rc;
 }
 
-int tw_replay_print_lines(const struct tw_replay_args *a, const char *dir, const char *into)
+int tw_replay_print_lines(const struct tw_replay_args *a, const char *dir,
+                          const struct twin_bag_verdict *verdict, const char *into)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     char *copy = tw_path_join(into, "verified"), *expected = tw_path_join(dir, "data/expected");
@@ -587,7 +588,7 @@ int tw_replay_print_lines(const struct tw_replay_args *a, const char *dir, const
     int rc = copy && expected ? set_places(&c, &err) : tw_no_memory(&err, "printing");
     tw_free(c.expected);
     c.expected = expected;
-    rc = rc ? rc : tw_package_image(dir, &c.named, &err);
+    rc = rc ? rc : tw_package_image(dir, verdict, &c.named, &err);
     rc = rc ? rc : find_engine(&c, &err);
     rc = rc ? rc : tw_carry_words(c.twinrun, c.words, &err);
     /* where the layout will lie; an engine of its own images needs none where a registry has it */

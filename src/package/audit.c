@@ -34,31 +34,6 @@ static bool is_there(const struct audit *a, const char *path)
     return e && e->good;
 }
 
-/*
- * Reads a file of the package again. Its bytes must be those that were verified: TWIN_ENOENT when
- * none were, TWIN_EFORMAT when they have changed since.
- */
-static int read_verified(const struct audit *a, const char *path, size_t cap, char **text,
-                         size_t *n, struct twin_error *err)
-{
-    char hex[65];
-    const struct tw_manifest_entry *e = tw_manifest_find(a->verdict->payload, path);
-    *text = NULL;
-    if (!e || !e->good)
-        return twin_error_set(err, e ? TWIN_EFORMAT : TWIN_ENOENT, "%s: %s", path,
-                              e ? "not as its manifest says" : "not there");
-    int rc = tw_bag_read(a->root, path, cap, text, n, err);
-    rc = rc ? rc : tw_bag_hash(*text, *n, hex, err);
-    /* the folder may be changed by somebody while we look */
-    if (rc == 0 && strcmp(hex, e->sha256) != 0)
-        rc = twin_error_set(err, TWIN_EFORMAT, "%s: it changed while it was audited", path);
-    if (rc) {
-        tw_free(*text);
-        *text = NULL;
-    }
-    return rc;
-}
-
 /* Is the file there, and as its manifest says, that a path of the package's JSON names? Such paths
  * are relative to data/; NULL: no. */
 static bool part_there(const struct audit *a, const char *path)
@@ -123,7 +98,7 @@ static void look_set(struct audit *a, const json_t *set, json_t *out)
     size_t n = 0, gone = 0;
     /* a set without a readable snapshot proves nothing */
     if (!name || !path || !root || !contents || !tw_path_ok(path) ||
-        read_verified(a, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
+        tw_bag_read_verified(a->root, a->verdict, path, (size_t)1 << 30, &text, &n, &inner) != 0 ||
         twin_snapshot_parse(text, n, path, &s, &inner) != 0) {
         tw_pk_missing(&a->failed, out, "the snapshot of %s: %s", name ? name : "a data set",
                       inner.code ? inner.message : "not named");
@@ -243,7 +218,7 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
     size_t i;
     char *text = NULL;
     size_t n = 0;
-    int rc = path && out ? read_verified(a, path, TW_BAG_JSON_MAX, &text, &n, &inner) : TWIN_ENOMEM;
+    int rc = path && out ? tw_bag_read_verified(a->root, a->verdict, path, TW_BAG_JSON_MAX, &text, &n, &inner) : TWIN_ENOMEM;
     rc = rc ? rc : tw_pk_parse(text, n, path, &in, &inner);
     tw_free(text);
     if (rc == TWIN_ENOMEM) {

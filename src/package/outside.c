@@ -13,8 +13,10 @@
 #include "src/provenance/provenance.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Where each stands in a provenance. Those without a path are made of several values. */
 static const struct {
@@ -139,16 +141,20 @@ json_t *tw_replay_outside(const char *expected, const struct twin_run *now)
 
 /* ---- the image */
 
-int tw_package_image(const char *dir, struct tw_package_image *out, struct twin_error *err)
+int tw_package_image(const char *dir, const struct twin_bag_verdict *verdict,
+                     struct tw_package_image *out, struct twin_error *err)
 {
-    static const char where[] = "environment/environment.json";
+    static const char where[] = "data/environment/environment.json";
     json_t *environment = NULL;
-    char *path = tw_printf("%s/data/%s", dir, where), *text = NULL;
+    char *text = NULL;
     size_t n = 0;
     *out = (struct tw_package_image){.layout = TW_IMAGE_ELSEWHERE};
-    int rc = path ? tw_read_file(path, TW_BAG_JSON_MAX, &text, &n, err)
-                  : tw_no_memory(err, "reading a package");
-    rc = rc ? rc : tw_pk_parse(text, n, path, &environment, err);
+    const int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = root >= 0 ? 0 : twin_error_system(err, "cannot read %s", dir);
+    rc = rc ? rc : tw_bag_read_verified(root, verdict, where, TW_BAG_JSON_MAX, &text, &n, err);
+    rc = rc ? rc : tw_pk_parse(text, n, where, &environment, err);
+    if (root >= 0)
+        close(root);
     const json_t *image = json_object_get(environment, "image");
     const char *id = tw_pk_text(image, "id"), *digest = tw_pk_text(image, "digest");
     const char *manifest = tw_pk_text(image, "manifest");
@@ -160,7 +166,7 @@ int tw_package_image(const char *dir, struct tw_package_image *out, struct twin_
                     (reference && (*reference == '-' || strpbrk(reference, " \t\r\n@")))))
         rc = twin_error_set(
             err, TWIN_EFORMAT,
-            "data/%s: expected an image with \"id\" and \"digest\" (sha256:...) and "
+            "%s: expected an image with \"id\" and \"digest\" (sha256:...) and "
             "a reference without blanks",
             where);
     if (rc == 0 && named) {
@@ -184,7 +190,6 @@ int tw_package_image(const char *dir, struct tw_package_image *out, struct twin_
         out->layout = TW_IMAGE_BESIDE;
     json_decref(environment);
     tw_free(text);
-    tw_free(path);
     if (rc)
         tw_package_image_free(out);
     return rc;

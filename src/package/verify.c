@@ -614,3 +614,24 @@ void twin_bag_verdict_free(struct twin_bag_verdict *v)
     tw_free(v->fetch);
     *v = (struct twin_bag_verdict){0};
 }
+
+int tw_bag_read_verified(int root, const struct twin_bag_verdict *verdict, const char *path,
+                         size_t cap, char **text, size_t *n, struct twin_error *err)
+{
+    char hex[65];
+    const struct tw_manifest_entry *e = tw_manifest_find(verdict->payload, path);
+    *text = NULL;
+    if (!e || !e->good)
+        return twin_error_set(err, e ? TWIN_EFORMAT : TWIN_ENOENT, "%s: %s", path,
+                              e ? "not as its manifest says" : "not there");
+    int rc = tw_bag_read(root, path, cap, text, n, err);
+    rc = rc ? rc : tw_bag_hash(*text, *n, hex, err);
+    /* the folder may be changed by somebody while we look */
+    if (rc == 0 && strcmp(hex, e->sha256) != 0)
+        rc = twin_error_set(err, TWIN_EFORMAT, "%s: it changed since it was verified", path);
+    if (rc) {
+        tw_free(*text);
+        *text = NULL;
+    }
+    return rc;
+}

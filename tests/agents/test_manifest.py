@@ -13,6 +13,7 @@ import pytest
 import yaml
 from conftest import FULL
 from image_helper import Layout
+from package_helper import repack
 
 DIGEST = "0123456789abcdef" * 4
 IMAGE = f"registry.example/train@sha256:{DIGEST}"
@@ -539,6 +540,7 @@ def package(twinrun, work):
     def call(image=None, **more):
         named = {**packed["image"], **name, **more} if image is None else image
         path.write_text(json.dumps({**packed, "image": named}))
+        repack(work / "P")
         return "P"
 
     return call
@@ -622,6 +624,37 @@ def test_a_package_that_gives_no_image(write, lint, package, image, why):
     else:
         assert why in lint(SCRIPT, "--package", "P").err
     assert "expected a package" in write("k8s", "--package", ".")[0].err
+
+
+def test_a_package_is_verified_before_it_is_believed(write, lint, package, twinrun, work):
+    """Its files against its manifests, and its signature against whom the user trusts."""
+    package()
+    for name in "ana", "eve":
+        assert twinrun("sign", "--new-key", f"{name}.key").rc == 0
+    pack = ("pack", "last", "--data", "none", "--image", "oci:image", "--key", "ana.key")
+    assert twinrun(*pack, "-o", "S").rc == 0
+
+    def refused(folder, why, *more):
+        done, text = write("k8s", "-i", IMAGE, "--package", folder, *more)
+        assert done.rc == 2 and text == "" and why in done.err, done
+        done = lint(SCRIPT, "--package", folder, *more)
+        assert done.rc == 2 and why in done.err and not done.out
+        assert "expected a package that is as it was made" in done.err
+
+    by_ana, by_eve = ("--key", "ana.key.pub"), ("--key", "eve.key.pub")
+    for trusted in (), by_ana:
+        assert IMAGE in write("k8s", "-i", IMAGE, "--package", "S", *trusted)[1]
+    refused("S", "not to be trusted", *by_eve)
+    refused("P", "signature", *by_ana)
+    # somebody puts another image into it
+    path = work / "S" / "data" / "environment" / "environment.json"
+    path.write_text(path.read_text().replace("sha256:", "sha256:0", 1))
+    refused("S", "data/environment/environment.json")
+    refused("S", "data/environment/environment.json", *by_ana)
+    # and makes its manifests fit: for that there is no signature
+    repack(work / "S")
+    refused("S", "signature", *by_ana)
+    assert "expected --package" in write("k8s", *by_ana)[0].err
 
 
 # ---------------------------------------------------------------- what cannot be read
