@@ -52,6 +52,7 @@ struct tw_image {
      * layers were compressed and its manifest written */
     char config[TW_DIGEST_ROOM];
     char platform[64]; /* "linux/amd64" */
+    bool docker_form;  /* its manifest is of docker's types (schema 2), as registries have it */
     /* all that the image consists of: manifests, configuration, then the layers from the lowest */
     struct tw_blob *blob;
     size_t blobs, first_layer;
@@ -77,7 +78,8 @@ bool tw_image_has_digest(const struct tw_image *image, const char *digest);
 int tw_image_verify(const struct tw_image *image, struct twin_error *err);
 /*
  * Copies the image into an empty folder as a layout of its own, each blob verified while it is
- * copied. What was written before an error stays.
+ * copied, and none of them changed: an image of docker's types keeps its digests, and index.json
+ * says of which type its manifest is. What was written before an error stays.
  */
 int tw_image_copy(const struct tw_image *image, const char *to, struct twin_error *err);
 /* A blob, open at its beginning; *fd is the caller's, -1 on an error. */

@@ -215,17 +215,19 @@ static bool is_for_here(const json_t *entry)
     return (!os || strcmp(os, "linux") == 0) && (!arch || strcmp(arch, architecture()) == 0);
 }
 
-/* The first manifest of an image index that is for this machine. */
-static int choose_platform(const json_t *index, const char *where, struct tw_blob *out,
-                           struct twin_error *err)
+/* The first manifest of an image index that is for this machine; *chosen: its entry. */
+static int choose_platform(const json_t *index, const char *where, const json_t **chosen,
+                           struct tw_blob *out, struct twin_error *err)
 {
     const json_t *list = json_object_get(index, "manifests"), *entry;
     size_t i;
     if (!json_is_array(list) || json_array_size(list) > NAMED_MAX)
         return bad_image(err, where, "an index with \"manifests\"");
     json_array_foreach (list, i, entry)
-        if (is_for_here(entry))
+        if (is_for_here(entry)) {
+            *chosen = entry;
             return read_descriptor(entry, where, out, err);
+        }
     return twin_error_set(err, TWIN_EUNSUPPORTED, "%s: no image for linux/%s among its %zu", where,
                           architecture(), json_array_size(list));
 }
@@ -289,21 +291,35 @@ static int read_config(struct tw_image *image, struct twin_error *err)
     return rc;
 }
 
+/* Is the manifest of docker's types? entry: what names it, for a manifest that does not say. */
+static bool is_docker_form(const json_t *manifest, const json_t *entry)
+{
+    const char *own = text_at(manifest, "mediaType"),
+               *type = own ? own : text_at(entry, "mediaType");
+    return type && tw_starts(type, "application/vnd.docker.");
+}
+
 /* Goes down from one entry of index.json to the configuration. */
-static int descend(struct tw_image *image, const struct tw_blob *top, struct twin_error *err)
+static int descend(struct tw_image *image, const json_t *entry, struct twin_error *err)
 {
     json_t *o = NULL;
-    struct tw_blob blob = *top;
-    memcpy(image->named, top->digest, sizeof image->named);
-    int rc = load_blob(image, &blob, &o, err);
+    struct tw_blob blob;
+    int rc = read_descriptor(entry, image->folder, &blob, err);
+    if (rc != 0)
+        return rc;
+    memcpy(image->named, blob.digest, sizeof image->named);
+    rc = load_blob(image, &blob, &o, err);
     /* an index of indexes is not made by anybody: one step is all */
     if (rc == 0 && json_object_get(o, "manifests")) {
         json_t *index = o;
         o = NULL;
         rc = add_blob(image, &blob, err);
-        rc = rc ? rc : choose_platform(index, image->folder, &blob, err);
-        json_decref(index);
+        rc = rc ? rc : choose_platform(index, image->folder, &entry, &blob, err);
         rc = rc ? rc : load_blob(image, &blob, &o, err);
+        image->docker_form = rc == 0 && is_docker_form(o, entry);
+        json_decref(index);
+    } else if (rc == 0) {
+        image->docker_form = is_docker_form(o, entry);
     }
     memcpy(image->manifest, blob.digest, sizeof image->manifest);
     rc = rc ? rc : add_blob(image, &blob, err);
@@ -359,12 +375,10 @@ static int choose(struct tw_image *image, const json_t *index, const char *tag, 
                               "%s: holds %zu images: name one by its tag (oci:DIR:TAG)",
                               image->folder, fit);
     json_array_foreach (list, i, entry) {
-        struct tw_blob top;
         if (!fits(entry, tag))
             continue;
         forget(image);
-        int rc = read_descriptor(entry, image->folder, &top, err);
-        rc = rc ? rc : descend(image, &top, err);
+        const int rc = descend(image, entry, err);
         if (rc || !wanted || tw_image_has_digest(image, wanted))
             return rc;
     }
@@ -439,12 +453,13 @@ int tw_image_manifest_of(const char *text, size_t n, char manifest[TW_DIGEST_ROO
 {
     static const char where[] = "what the registry names";
     json_t *o = NULL;
+    const json_t *entry;
     struct tw_blob blob = {0};
     char hex[65];
     config[0] = '\0';
     int rc = parse_object(text, n, where, &o, err);
     if (rc == 0 && json_object_get(o, "manifests")) {
-        rc = choose_platform(o, where, &blob, err);
+        rc = choose_platform(o, where, &entry, &blob, err);
         snprintf(manifest, TW_DIGEST_ROOM, "%s", blob.digest);
     } else if (rc == 0) {
         rc = read_descriptor(json_object_get(o, "config"), where, &blob, err);
@@ -462,8 +477,7 @@ bool tw_image_is_docker_form(const char *text, size_t n)
 {
     json_t *o = NULL;
     const bool read = parse_object(text, n, "a manifest", &o, NULL) == 0;
-    const char *type = read ? json_string_value(json_object_get(o, "mediaType")) : NULL;
-    const bool is = type && tw_starts(type, "application/vnd.docker.");
+    const bool is = read && is_docker_form(o, NULL);
     json_decref(o);
     return is;
 }
@@ -505,8 +519,10 @@ static int write_index(const struct tw_image *image, int root, struct twin_error
     const struct tw_blob *manifest = &image->blob[image->first_layer - 2];
     json_t *o = json_pack("{s:i, s:s, s:[{s:s, s:s, s:I}]}", "schemaVersion", 2, "mediaType",
                           "application/vnd.oci.image.index.v1+json", "manifests", "mediaType",
-                          "application/vnd.oci.image.manifest.v1+json", "digest", manifest->digest,
-                          "size", (json_int_t)manifest->bytes);
+                          image->docker_form
+                              ? "application/vnd.docker.distribution.manifest.v2+json"
+                              : "application/vnd.oci.image.manifest.v1+json",
+                          "digest", manifest->digest, "size", (json_int_t)manifest->bytes);
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     int rc = text ? write_text(root, "index.json", text, strlen(text), err)
                   : tw_no_memory(err, "copying an image");

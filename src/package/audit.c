@@ -218,7 +218,9 @@ static int look_at(struct audit *a, enum twin_area which, json_t **to, struct tw
     size_t i;
     char *text = NULL;
     size_t n = 0;
-    int rc = path && out ? tw_bag_read_verified(a->root, a->verdict, path, TW_BAG_JSON_MAX, &text, &n, &inner) : TWIN_ENOMEM;
+    int rc = path && out ? tw_bag_read_verified(a->root, a->verdict, path, TW_BAG_JSON_MAX, &text,
+                                                &n, &inner)
+                         : TWIN_ENOMEM;
     rc = rc ? rc : tw_pk_parse(text, n, path, &in, &inner);
     tw_free(text);
     if (rc == TWIN_ENOMEM) {

@@ -82,8 +82,8 @@ int tw_bag_hash(const void *data, size_t n, char hex[65], struct twin_error *err
 int tw_bag_read(int root, const char *path, size_t cap, char **text, size_t *n,
                 struct twin_error *err);
 struct twin_bag_verdict;
-/* Reads a file of a package again. Its bytes must be those that were verified: TWIN_ENOENT when none
- * were, TWIN_EFORMAT when they are not as the manifest says, or have changed since. */
+/* Reads a file of a package again. Its bytes must be those that were verified: TWIN_ENOENT when
+ * none were, TWIN_EFORMAT when they are not as the manifest says, or have changed since. */
 int tw_bag_read_verified(int root, const struct twin_bag_verdict *verdict, const char *path,
                          size_t cap, char **text, size_t *n, struct twin_error *err);
 

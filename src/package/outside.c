@@ -164,11 +164,10 @@ int tw_package_image(const char *dir, const struct twin_bag_verdict *verdict,
     const bool right = tw_image_is_digest(id) && tw_image_is_digest(digest);
     if (rc == 0 && ((named && !right) || (recorded && !tw_image_is_digest(recorded)) ||
                     (reference && (*reference == '-' || strpbrk(reference, " \t\r\n@")))))
-        rc = twin_error_set(
-            err, TWIN_EFORMAT,
-            "%s: expected an image with \"id\" and \"digest\" (sha256:...) and "
-            "a reference without blanks",
-            where);
+        rc = twin_error_set(err, TWIN_EFORMAT,
+                            "%s: expected an image with \"id\" and \"digest\" (sha256:...) and "
+                            "a reference without blanks",
+                            where);
     if (rc == 0 && named) {
         snprintf(out->id, sizeof out->id, "%s", id);
         snprintf(out->digest, sizeof out->digest, "%s", digest);

@@ -22,8 +22,8 @@ struct named {
     char reference[512]; /* REPOSITORY, without tag and digest; "": it came from no registry */
     char tag[160];
     char digest[TW_DIGEST_ROOM], manifest[TW_DIGEST_ROOM], id[TW_DIGEST_ROOM];
-    /* of a registry: the bytes as it served them. A layout that was made of docker's form has
-     * others in `manifest` and `id`. "": from no registry */
+    /* as a registry, an archive or an engine has it: a layout that was made of docker's form has
+     * others in `manifest` and `id`. "": a layout was named, or nobody asked */
     char served_manifest[TW_DIGEST_ROOM], served_id[TW_DIGEST_ROOM];
     json_t *layers; /* their digests, as served; owned */
     bool docker_form;
@@ -88,6 +88,7 @@ static void take_image(const struct tw_image *image, struct named *n)
     snprintf(n->manifest, sizeof n->manifest, "%s", image->manifest);
     snprintf(n->id, sizeof n->id, "%s", image->config);
     snprintf(n->platform, sizeof n->platform, "%s", image->platform);
+    n->docker_form |= image->docker_form;
     n->bytes = image->bytes;
 }
 
@@ -220,7 +221,21 @@ static int fetch_layout(struct tw_pack *p, const char *reference, struct named *
     return rc;
 }
 
-static int find_image(struct tw_pack *p, struct named *n, struct twin_error *err)
+/* An archive, or the image of an engine here, as it was before skopeo wrote it anew for a layout:
+ * a run that was made in it knows it by that id. */
+static int ask_local(const char *reference, struct named *n, struct twin_error *err)
+{
+    char *text = NULL, digest[TW_DIGEST_ROOM];
+    size_t bytes = 0;
+    int rc = tw_image_ask(reference, &text, &bytes, digest, err);
+    rc = rc ? rc : tw_image_manifest_of(text, bytes, n->served_manifest, n->served_id, err);
+    n->docker_form = rc == 0 && tw_image_is_docker_form(text, bytes);
+    tw_free(text);
+    return rc;
+}
+
+/* recorded: does the run's record name one, too? */
+static int find_image(struct tw_pack *p, bool recorded, struct named *n, struct twin_error *err)
 {
     const char *reference = p->o->image;
     struct tw_image image = {.root = -1};
@@ -230,8 +245,10 @@ static int find_image(struct tw_pack *p, struct named *n, struct twin_error *err
         tw_image_close(&image);
         return rc;
     }
-    if (tw_image_is_local(reference))
-        return fetch_layout(p, reference, n, err);
+    if (tw_image_is_local(reference)) {
+        const int asked = recorded ? ask_local(reference, n, err) : 0;
+        return asked ? asked : fetch_layout(p, reference, n, err);
+    }
     int rc = ask_registry(reference, n, err);
     if (rc || (!p->o->image_inside && !p->o->image_beside))
         return rc;
@@ -279,7 +296,9 @@ static enum moved has_moved(const struct named *n, const char *recorded)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(recorded, known[i]) == 0)
             return STAYED;
-    return n->docker_form ? ask_for_recorded(n, recorded) : MOVED;
+    if (!n->docker_form)
+        return MOVED;
+    return *n->reference ? ask_for_recorded(n, recorded) : MOVED_UNKNOWN;
 }
 
 /* ---- the area */
@@ -295,7 +314,13 @@ static const char *layout_word(const struct twin_pack_options *o)
 static void say_missing(struct tw_pack *p, json_t *area, const struct named *n,
                         const char *recorded, enum moved moved)
 {
-    if (moved == MOVED_UNKNOWN)
+    if (moved == MOVED_UNKNOWN && !*n->reference)
+        tw_pk_missing(
+            &p->failed, area,
+            "the image: %s was named, an image in docker's form, and the run's record says "
+            "that it was made in %s: the same image in another form, or another image",
+            n->digest, recorded);
+    else if (moved == MOVED_UNKNOWN)
         tw_pk_missing(
             &p->failed, area,
             "the image: %s is %s in docker's form, and the run's record says that it was made in "
@@ -334,7 +359,7 @@ int tw_pack_image(struct tw_pack *p, json_t *area, struct twin_error *err)
                                 "elsewhere"));
         return 0;
     }
-    int rc = find_image(p, &n, err);
+    int rc = find_image(p, says, &n, err);
     if (rc) {
         json_decref(n.layers);
         return rc;

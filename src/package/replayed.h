@@ -60,8 +60,8 @@ struct tw_package_image {
     char *reference;               /* REPOSITORY@sha256:...; owned */
     enum tw_image_place layout;
 };
-/* dir: of the package, or of a copy of it; verdict: of the package. TWIN_EFORMAT: what it says cannot
- * be, or is not what was verified; TWIN_ENOENT; TWIN_EIO; TWIN_ENOMEM. */
+/* dir: of the package, or of a copy of it; verdict: of the package. TWIN_EFORMAT: what it says
+ * cannot be, or is not what was verified; TWIN_ENOENT; TWIN_EIO; TWIN_ENOMEM. */
 int tw_package_image(const char *dir, const struct twin_bag_verdict *verdict,
                      struct tw_package_image *out, struct twin_error *err);
 void tw_package_image_free(struct tw_package_image *i);

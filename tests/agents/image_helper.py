@@ -7,6 +7,7 @@ import io
 import json
 import os
 import platform
+import shutil
 import tarfile
 
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
@@ -81,6 +82,28 @@ class Layout:
 
     def blob(self, descriptor):
         return self.folder / "blobs" / "sha256" / descriptor["digest"][7:]
+
+
+DOCKER = {
+    MANIFEST: "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.oci.image.config.v1+json": "application/vnd.docker.container.image.v1+json",
+    LAYER + "+gzip": "application/vnd.docker.image.rootfs.diff.tar.gzip",
+}
+
+
+def in_docker_form(layout, to):
+    """A copy of a layout with one image, in docker's types, as engines and registries keep it. Its
+    manifest, and the descriptor of that."""
+    shutil.copytree(layout, to)
+    index = json.loads((to / "index.json").read_text())
+    blobs = to / "blobs" / "sha256"
+    old = (blobs / index["manifests"][0]["digest"][7:]).read_text()
+    for oci, docker in DOCKER.items():
+        old = old.replace(f'"{oci}"', f'"{docker}"')
+    named = {"mediaType": DOCKER[MANIFEST], "digest": sha(old.encode()), "size": len(old)}
+    (blobs / named["digest"][7:]).write_text(old)
+    (to / "index.json").write_text(json.dumps({**index, "manifests": [named]}))
+    return json.loads(old), named
 
 
 def tree(folder):

@@ -25,7 +25,7 @@ import pytest
 
 import job_pool
 from conftest import ROOT, clean_environment
-from image_helper import Layout, entry, tar
+from image_helper import Layout, entry, in_docker_form, sha, tar
 
 JOB = ["./train", "--ordered", "--steps", "3", "--seed", "7", "--data", "../images"]
 
@@ -491,6 +491,64 @@ def test_an_archive_of_docker(twinrun, made, tmp_path):
                 f"docker-archive:{tmp_path}/none.tar", "--image-beside")  # fmt: skip
     assert r.rc == 2 and "none.tar" in r.err
     assert not [p for p in tmp_path.iterdir() if p.name.startswith("q")]
+
+
+def packed_for(twinrun, recorded, tmp_path, image):
+    """What is packed of the image for a run whose record names this digest."""
+    env = {"CONTAINER_IMAGE_DIGEST": recorded, "TWINRUN_HOME": str(tmp_path / "runs")}
+    assert twinrun("record", "-q", "--", "true", env=env).rc == 0
+    to = tmp_path / f"of{len(list(tmp_path.iterdir()))}"
+    assert (
+        twinrun("pack", "last", "-o", str(to), "--data", "none", "--image", image, env=env).rc == 0
+    )
+    return image_of(to)
+
+
+def test_an_archive_keeps_its_id(twinrun, made, tmp_path):
+    """docker's own id of the image, which a copy in OCI's form has no more."""
+    archive = f"docker-archive:{tmp_path}/image.tar"
+    subprocess.run(["skopeo", "copy", "-q", f"oci:{made}/image:train:1", archive], check=True)
+    raw = subprocess.run(["skopeo", "inspect", "--raw", archive], check=True, capture_output=True)
+    docker_id = json.loads(raw.stdout)["config"]["digest"]
+    image = packed_for(twinrun, docker_id, tmp_path, archive)
+    assert image["id"] != docker_id and image["moved"] is False
+    # what is none of its names may be one of its other forms
+    assert packed_for(twinrun, "sha256:" + "7" * 64, tmp_path, archive)["moved"] is None
+
+
+def test_a_layout_in_docker_s_form(twinrun, made, tmp_path):
+    """It stays as it is, with its digests, and its copies say of which type it is: else skopeo would
+    not bring them to docker."""
+    manifest, named = in_docker_form(made / "image", tmp_path / "dk")
+    home = ("--home", str(made / "home"), "--code", str(made / "work" / "train"))
+    for where, copy in ("inside", "p/data/environment/image"), ("beside", "q.image"):
+        r = twinrun("pack", "last", "-o", f"{tmp_path}/{copy[0]}", *home, "--image",
+                    f"oci:{tmp_path}/dk", f"--image-{where}")  # fmt: skip
+        assert r.rc == 0, r.err
+        image = image_of(tmp_path / copy[0])
+        assert (image["digest"], image["id"]) == (named["digest"], manifest["config"]["digest"])
+        # the run's record has the digest in OCI's form
+        assert image["moved"] is None and "an image in docker's form" in r.out, r.out
+        index = json.loads((tmp_path / copy / "index.json").read_text())
+        assert index["manifests"] == [named]
+        archive = tmp_path / f"{where}.tar"
+        words = ["skopeo", "copy", "-q", f"oci:{tmp_path / copy}", f"docker-archive:{archive}:a:b"]
+        subprocess.run(words, check=True)
+        with tarfile.open(archive) as t:
+            assert image["id"][7:] + ".json" in t.getnames()
+    r = twinrun("replay", f"{tmp_path}/p", "--container", "bwrap", "--into", f"{tmp_path}/into",
+                "--json")  # fmt: skip
+    said = json.loads(r.out)
+    assert r.rc == 0 and said["outcome"] == "same" and said["container"]["image"]["same"] is True
+    # by its own digest it is the image of the run, also where the manifest does not say its type
+    assert packed_for(twinrun, named["digest"], tmp_path, f"oci:{tmp_path}/dk")["moved"] is False
+    del manifest["mediaType"]
+    text = json.dumps(manifest)
+    silent = {**named, "digest": sha(text.encode()), "size": len(text)}
+    (tmp_path / "dk" / "blobs" / "sha256" / silent["digest"][7:]).write_text(text)
+    (tmp_path / "dk" / "index.json").write_text(json.dumps({**index, "manifests": [silent]}))
+    image = packed_for(twinrun, named["digest"], tmp_path, f"oci:{tmp_path}/dk")
+    assert image["digest"] == silent["digest"] and image["moved"] is None
 
 
 def test_pack_says_what_is_missing(twinrun, made, tmp_path):
