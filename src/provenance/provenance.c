@@ -23,8 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* How long the job waits for us at its start, and the launcher at its end; NICE: how far threads
- * beside the job step back. */
+/* How long the job waits for us at its start, and the launcher at its end for each next step; NICE:
+ * how far threads beside the job step back. */
 enum { START_MS = 250, END_MS = 20000, NICE = 10 };
 
 /* What the two say to each other; number: a process, of 'P' only. */
@@ -41,8 +41,8 @@ static int append_bytes(const char *text, size_t n, void *data)
     return tw_buf_append(data, text, n) == 0 ? 0 : -1;
 }
 
-/* Writes the record as it is now. It is written once before the job ends and once after, so that a
- * killed collector leaves the first one, which says that it is not complete. */
+/* Writes the record as it is now: with what the job could change, with the machine, and whole. A
+ * collector that is killed leaves the one before, which says that it is not complete. */
 static void write_record(const struct tw_collector *c, bool complete)
 {
     struct tw_buf text = {0};
@@ -159,10 +159,13 @@ static _Noreturn void collect_all(struct tw_collector *c, uint64_t begin)
         tw_pv_note(
             c, "code and configuration were looked at while the job ran already: it took %.0f ms",
             ms);
+    write_record(c, false);
     void (*const stages[])(struct tw_collector *) = {look_at_environment, tw_pv_compilers,
                                                      look_at_packages, look_at_code};
-    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)
+    for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++) {
         beside_job(c, fd, stages[i]);
+        say_byte(fd, 'W');
+    }
     write_record(c, false);
     /*
      * Libraries are hashed while the job runs; ranks may come late. At the end all are asked for.
@@ -174,7 +177,9 @@ static _Noreturn void collect_all(struct tw_collector *c, uint64_t begin)
             beside_job(c, fd, tw_pv_ranks);
     while (!ended)
         ended = told_to_end(c, fd, -1);
+    say_byte(fd, 'W');
     tw_pv_ranks(c);
+    say_byte(fd, 'W');
     json_decref(c->before);
     c->before = json_pack("{s:O}", "packages", json_object_get(c->root, "packages"));
     /* by now the job's Python has said where its packages are */
@@ -192,8 +197,10 @@ struct watch {
     char *before_dir;
 };
 
-/* Does the collector send what is asked for (0: hangs up) in time? Ctrl-C is not waited for: the
- * user wants an end, and signals are held back here by the launcher. */
+/* Does the collector send what is asked for (0: hangs up) in time? Whatever else it sends says that
+ * it gets on, and its time begins anew: on a busy machine one step takes as long as all do else.
+ * Ctrl-C is not waited for: the user wants an end, and signals are held back here by the launcher.
+ */
 static bool wait_for(const struct watch *w, char what, int ms)
 {
     uint64_t deadline = tw_monotonic_ns() + (uint64_t)ms * 1000000;
@@ -218,6 +225,7 @@ static bool wait_for(const struct watch *w, char what, int ms)
             return what == 0;
         if (said.what == what)
             return true;
+        deadline = tw_monotonic_ns() + (uint64_t)ms * 1000000;
     }
 }
 
@@ -262,8 +270,8 @@ static void started(void *user, int pid)
         send(w->fd, &p, sizeof p, MSG_NOSIGNAL);
 }
 
-/* The job has ended: the collector may take END_MS for the rest. A record that is not complete says
- * so. */
+/* The job has ended: the collector may take END_MS for each step of the rest. A record that is not
+ * complete says so. */
 static void after(void *user, const struct twin_run *run)
 {
     struct watch *w = user;

@@ -505,7 +505,10 @@ int tw_shadow_other_world(const struct tw_shadow *s, const struct shadow_origina
         !json_is_true(json_object_get(now, "complete")) ||
         !json_is_true(json_object_get(o->world, "complete"))) {
         json_decref(now);
-        return because(why, err, "what surrounded the runs was not recorded whole");
+        /* which files changed since is seen without the record, and tells more */
+        const int rc = files_changed(s, o, why, err);
+        return rc || *why ? rc
+                          : because(why, err, "what surrounded the runs was not recorded whole");
     }
     const json_t *keys[] = {json_object_get(o->world, "redaction_key"),
                             json_object_get(now, "redaction_key")};
