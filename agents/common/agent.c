@@ -326,6 +326,11 @@ static void before_fork(void)
     pthread_mutex_lock(&lock);
     children++;
     tw_factors_before_fork();
+    TW_AGENT_EACH(agent)
+    {
+        if ((*agent)->hold)
+            (*agent)->hold();
+    }
     if (tw_agent_writer)
         twin_writer_prepare_fork(tw_agent_writer);
 }
@@ -336,6 +341,11 @@ static void parent_after_fork(void)
         return;
     if (tw_agent_writer)
         twin_writer_parent_after_fork(tw_agent_writer);
+    TW_AGENT_EACH(agent)
+    {
+        if ((*agent)->release)
+            (*agent)->release();
+    }
     pthread_mutex_unlock(&lock);
 }
 

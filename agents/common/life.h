@@ -57,6 +57,11 @@ struct tw_agent_life {
     void (*prepare)(void);
     /* The last of that constructor. */
     void (*start)(int argc, char **argv);
+    /* Around a fork, in the parent, by the thread that forks: locks of its own are taken, and given
+     * back. In the child `fork` gives them back. Not called where a signal handler forks while its
+     * thread is inside of an agent. */
+    void (*hold)(void);
+    void (*release)(void);
     /* In a forked child: forgets what is the parent's. May run inside a signal handler: no locks,
      * no allocation. */
     void (*fork)(void);

@@ -231,6 +231,8 @@ int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options 
     if (rc == 0 && wants_mpi(o->argv, tw_env_get(e, "TWINRUN_MPI"), tw_env_get(e, "PATH")))
         rc = prepare_mpi(a, run, err);
     if (rc == 0)
+        tw_nccl_prepare(a, e, run);
+    if (rc == 0)
         rc = prepare_python(a, run, err);
     a->load_s = (double)(tw_monotonic_ns() - begin) * 1e-9;
     return rc;

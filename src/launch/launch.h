@@ -85,6 +85,7 @@ struct tw_agent_setup {
     char *mpi;       /* the library of MPI's functions, staged; NULL: no program of MPI */
     char *stage_dir; /* temporary folder to remove afterwards; NULL when none was needed */
     bool preload;
+    bool nccl;     /* NCCL is to load the agent as its profiler plugin */
     char *why;     /* why not preloaded; NULL when it is */
     double load_s; /* what finding, staging and trying cost */
 };
@@ -92,6 +93,11 @@ struct tw_agent_setup {
  * not an error. */
 int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options *o,
                      struct tw_env *e, struct twin_run *run, struct twin_error *err);
+/* nccl.c: decides on NCCL's profiler plugin; sets its variable in the job's environment; takes that
+ * of an outer twinrun out. */
+void tw_nccl_prepare(struct tw_agent_setup *a, const struct tw_env *e, struct twin_run *run);
+int tw_nccl_protocol(struct tw_env *e, const struct tw_agent_setup *a, struct twin_error *err);
+void tw_nccl_not_outer(struct tw_env *e);
 /* keep_stage: a process of the job still lives and may load what is staged. */
 void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage);
 /* twin_trial_load with the job's environment. */

@@ -19,7 +19,8 @@ static bool is_ours(const char *name)
 static char *without_ours(const json_t *ours, const char *name, const char *value)
 {
     static const char asan[] = "verify_asan_link_order=0";
-    const bool list = strcmp(name, "LD_PRELOAD") == 0 || strcmp(name, "PYTHONPATH") == 0;
+    const bool list = strcmp(name, "LD_PRELOAD") == 0 || strcmp(name, "PYTHONPATH") == 0 ||
+                      strcmp(name, "NCCL_PROFILER_PLUGIN") == 0;
     const char *rest = value;
     bool again = list && json_array_size(ours) > 0;
     while (again) {

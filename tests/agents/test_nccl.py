@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NCCL chose for each collective: the agent as NCCL's profiler plugin, told by a double of
+NCCL's side (nccl_double.c), and who is asked to load it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from native import BUILD, LIBRARY, clean_environment
+
+sys.path.insert(0, str(ROOT / "python"))
+from twinrun.trace import Trace  # noqa: E402
+
+DOUBLE = os.path.join(BUILD, "tests", "agents", "nccl_double")
+TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
+CALLS = (
+    "AllReduce:65536:ncclFloat32:RING:LL128:4",
+    "AllReduce:1024:ncclBfloat16:TREE:LL:2",
+    "ReduceScatter:77:ncclUint8:NVLS:SIMPLE:16@2",
+)
+
+
+def environment(tmp_path, **more):
+    env = clean_environment()
+    env.pop("NCCL_PROFILER_PLUGIN", None)
+    env.pop("NCCL_CONF_FILE", None)
+    return {**env, "TWINRUN_HOME": str(tmp_path / "home"), "HOME": str(tmp_path), **more}
+
+
+def record(tmp_path, *words, expected=0, **more):
+    """The folder of a recorded run of the double, and what it printed."""
+    env = environment(tmp_path, **{"TWINRUN_NCCL": "on", **more})
+    done = subprocess.run(
+        [TWINRUN, "record", "-q", "--", DOUBLE, *words],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+    )
+    assert done.returncode == expected, done.stderr
+    runs = tmp_path / "home" / "runs"
+    return max(runs.iterdir(), key=lambda p: (p / "run.json").stat().st_mtime_ns), done.stdout
+
+
+def calls_of(run):
+    """[(scope, function, sequence, step, datatype, shape, choice)] of the only process."""
+    (path,) = (run / "nccl").glob("*.twt")
+    trace = Trace.open(path)
+    assert not trace.verify() and trace.info.closed
+    rows = []
+    for r in trace.records():
+        s, y = trace.series[r.series], trace.layouts[r.layout]
+        words = [trace.string(i) for i in (s.scope, s.name, s.site, s.op)]
+        rows.append((*words[:2], *r.digest, words[2], list(y.shape), words[3]))
+    return rows, {k.decode(): v.decode() for k, v in trace.notes}
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_each_version_of_the_interface(tmp_path, version):
+    run, said = record(
+        tmp_path, "--version", str(version), "--name", "dp", "--rank", "2", "--steps", "3", *CALLS
+    )
+    assert said == "ok 5\n"
+    rows, notes = calls_of(run)
+    scope = 'communicator 1 "dp", rank 2' + (" of 4" if version >= 4 else "")
+    first = ("ncclFloat32", [65536], "algorithm RING, protocol LL128, channels 4")
+    second = ("ncclBfloat16", [1024], "algorithm TREE, protocol LL, channels 2")
+    expected = [
+        (scope, "AllReduce", 2 * step + k, step, *which)
+        for step in range(3)
+        for k, which in enumerate((first, second))
+    ]
+    third = ("ncclUint8", [77], "algorithm NVLS, protocol SIMPLE, channels 16")
+    assert rows == expected + [(scope, "ReduceScatter", 0, 2, *third)]
+    assert notes == {"nccl.profiler": "v%d" % version}
+
+
+@pytest.mark.parametrize("version", [1, 5])
+def test_events_that_no_nccl_sends(tmp_path, version):
+    """The job goes on, what was no call of a known communicator is counted."""
+    words = ("--version", str(version), "--hostile", "--child", CALLS[0])
+    run, said = record(tmp_path, *words)
+    assert said == "ok 5\n"
+    rows, notes = calls_of(run)
+    assert [r[2] for r in rows if r[1] == "AllReduce"] == [0, 1, 2, 3]
+    assert notes["nccl.lost"] == "4"
+    for row in rows:
+        assert all(word.isprintable() for word in (row[0], row[1], row[4], row[6]))
+
+
+def test_communicators_of_several_threads(tmp_path):
+    words = ("--threads", "4", "--communicators", "3", "--steps", "50", *CALLS[:2])
+    run, said = record(tmp_path, *words)
+    rows, notes = calls_of(run)
+    scopes = {r[0] for r in rows}
+    assert scopes == {"communicator %d, rank 0 of 4" % n for n in range(1, 13)}
+    for scope in scopes:
+        assert [r[2] for r in rows if r[0] == scope] == list(range(100))
+    assert "nccl.lost" not in notes
+
+
+def noted(run):
+    return [n for n in json.loads((run / "run.json").read_text())["notes"] if "NCCL" in n]
+
+
+def test_who_is_asked(tmp_path):
+    """Not who says no; not who has a plugin: by variable, in a file, or in a folder."""
+    run, said = record(tmp_path, CALLS[0], TWINRUN_NCCL="off")
+    assert said == "ok 0\n" and not (run / "nccl").exists() and not noted(run)
+
+    own = record(tmp_path, CALLS[0], NCCL_PROFILER_PLUGIN="libmine.so")
+    conf = tmp_path / "nccl.conf"
+    conf.write_text("# NCCL_PROFILER_PLUGIN=x\n  NCCL_PROFILER_PLUGIN = mine\n")
+    file = record(tmp_path, CALLS[0], NCCL_CONF_FILE=str(conf))
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libnccl-profiler.so").write_bytes(b"")
+    library = record(tmp_path, CALLS[0], LD_LIBRARY_PATH="/nowhere:%s" % (tmp_path / "lib"))
+    for (run, said), what in (
+        (own, "NCCL_PROFILER_PLUGIN is set to libmine.so already"),
+        (file, "%s sets NCCL_PROFILER_PLUGIN already" % conf),
+        (library, "%s/lib/libnccl-profiler.so is there already" % tmp_path),
+    ):
+        assert said == "ok 0\n" and not (run / "nccl").exists()
+        (note,) = noted(run)
+        assert what in note and "loads one profiler plugin only" in note
+
+    conf.write_text("# NCCL_PROFILER_PLUGIN=x\nNCCL_PROFILER_PLUGINS=y\nNCCL_ALGO=Ring")
+    run, said = record(tmp_path, CALLS[0], NCCL_CONF_FILE=str(conf))
+    assert said == "ok 5\n" and not noted(run)
+
+
+def test_without_a_run_the_plugin_is_idle(tmp_path):
+    """Named by hand, where nothing is recorded: it wants no events."""
+    env = environment(tmp_path, NCCL_PROFILER_PLUGIN=LIBRARY)
+    done = subprocess.run([DOUBLE, CALLS[0]], env=env, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok 5\n", "")
+
+
+def test_an_inner_run_has_its_own(tmp_path):
+    """The variable of an outer twinrun is not taken for the user's."""
+    env = environment(tmp_path, TWINRUN_NCCL="on")
+    inner = [TWINRUN, "record", "-q", "--label", "inner", "--", DOUBLE, CALLS[0]]
+    done = subprocess.run(
+        [TWINRUN, "record", "-q", "--label", "outer", "--", *inner],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    (run,) = [p for p in (Path(env["TWINRUN_HOME"]) / "runs").iterdir() if "inner" in p.name]
+    assert len(list((run / "nccl").iterdir())) == 1 and not noted(run)
