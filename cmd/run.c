@@ -9,6 +9,7 @@
 
 #include "match_order.h"
 #include "record.h"
+#include "results_order.h"
 #include "rollout_run.h"
 #include "runs.h"
 #include "say.h"
@@ -48,10 +49,11 @@ static const struct tw_option options[] = {
      "cost",
      FIELD(cost)},
     {"replay-order", 0, TW_OPT_STRING, "RUN", NULL, "Factors",
-     "messages of MPI and gloo are taken in the order of this recorded run, as long as they come",
+     "messages of MPI and gloo, and results of Python's executors and loaders, are taken in the "
+     "order of this recorded run, as long as they come",
      FIELD(replay_order)},
     {"replay-wait", 0, TW_OPT_SECONDS, "TIME", "60", "Factors",
-     "how long a message of --replay-order is waited for while others could be taken",
+     "how long a message or result of --replay-order is waited for while others could be taken",
      FIELD(replay_wait), 1, 3600},
     TW_RECORD_OPTIONS(run_args, record),
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
@@ -78,6 +80,8 @@ static const struct tw_pair examples[] = {
      "each receive takes the message that it took in the last run"},
     {"twinrun run --replay-order last -- torchrun --nproc-per-node 4 train.py",
      "the same of dist.recv without a source"},
+    {"twinrun run --replay-order last -- python train.py",
+     "as_completed, wait, imap_unordered and DataLoader(in_order=False) tell of results as then"},
     {NULL, NULL},
 };
 
@@ -110,6 +114,40 @@ static void free_world(struct world *w)
     tw_free(w->left_out);
 }
 
+/* The orders of a recorded run that are replayed; one of the two may be none. */
+struct orders {
+    struct tw_matches matches;
+    struct tw_results results;
+};
+
+static int fill_orders(void *user, const char *run_dir, struct twin_error *err)
+{
+    struct orders *o = user;
+    int rc = tw_matches_fill(&o->matches, run_dir, err);
+    return rc == 0 ? tw_results_fill(&o->results, run_dir, err) : rc;
+}
+
+/* An error where one cannot be known, or there is none. */
+static int read_orders(struct orders *o, const struct twin_run *recorded, uint32_t wait_ms,
+                       struct twin_error *err)
+{
+    int rc = tw_matches_read(recorded, wait_ms, &o->matches, err);
+    if (rc != 0 && !o->matches.none)
+        return rc;
+    rc = tw_results_read(recorded, wait_ms, &o->results, err);
+    if (rc == 0 || (o->results.none && !o->matches.none))
+        return 0;
+    if (o->results.none)
+        return twin_error_set(
+            err, TWIN_EINVAL,
+            "run %.8s recorded no receive of MPI or torch.distributed that left its sender or tag "
+            "open, and no results of executors or loaders that came in no order of their own (with "
+            "--pin executor-order they come in the order of submission): there is no order to "
+            "replay",
+            recorded->id);
+    return rc;
+}
+
 /* ---- what came of it */
 
 /* One line about the pins of a run that has ended. What failed is said also when quiet: a pin that
@@ -129,8 +167,24 @@ static void report(const struct world *w, const struct twin_run *r, bool quiet)
     twin_world_effects_free(e, w->world.count);
 }
 
-/* How far the recorded order was kept. That it was not is said also when quiet. */
-static void report_order(const struct tw_matches *o, const struct twin_run *r, bool quiet)
+/* How far the recorded orders were kept. That they were not is said also when quiet. */
+static void report_results(const struct tw_results *o, const struct twin_run *r, bool quiet)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_matches_kept kept;
+    if (tw_results_compare(o, r, &kept, &err) != 0)
+        tw_trouble(&err, "whether the order of results was kept is not known");
+    else if (!kept.whole)
+        tw_say("replay released after %" PRIu64 " of %" PRIu64
+               " results of executors and loaders: %s",
+               kept.kept, kept.expected, kept.text ? kept.text : "out of memory for why");
+    else if (!quiet)
+        tw_say("order replayed: %" PRIu64 " of %" PRIu64 " results of executors and loaders",
+               kept.kept, kept.expected);
+    tw_free(kept.text);
+}
+
+static void report_matches(const struct tw_matches *o, const struct twin_run *r, bool quiet)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_matches_kept kept, ends;
@@ -151,12 +205,20 @@ static void report_order(const struct tw_matches *o, const struct twin_run *r, b
     tw_free(ends.text);
 }
 
+static void report_orders(const struct orders *o, const struct twin_run *r, bool quiet)
+{
+    if (!o->matches.none)
+        report_matches(&o->matches, r, quiet);
+    if (!o->results.none)
+        report_results(&o->results, r, quiet);
+}
+
 /* ---- once */
 
-/* The job, as transparent as by record, with the pins. Its own exit code. order: NULL, or the order
- * of messages to be replayed. rollout: NULL, or what is recorded of one. */
+/* The job, as transparent as by record, with the pins. Its own exit code. order: NULL, or what is
+ * to be replayed. rollout: NULL, or what is recorded of one. */
 static int run_once(const struct run_args *a, char **argv, const struct world *w,
-                    struct tw_matches *order, const struct twin_run_rollout *rollout)
+                    struct orders *order, const struct twin_run_rollout *rollout)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_transparent t = {.code = 0};
@@ -164,7 +226,7 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
     twin_world_plan_apply(&w->plan, &o);
     o.rollout = rollout;
     if (order) {
-        o.fill_folder = tw_matches_fill;
+        o.fill_folder = fill_orders;
         o.fill_user = order;
     }
     if (tw_trial_make(&t.trial, &o, &err) != 0)
@@ -175,7 +237,7 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
     else
         report(w, r, a->record.quiet);
     if (order && t.trial.end != TW_TRIAL_NOT_STARTED)
-        report_order(order, r, a->record.quiet);
+        report_orders(order, r, a->record.quiet);
     int rc = tw_record_exit(&t);
     tw_ledger_note_run(a->record.home, a->record.ledger, r);
     twin_run_free(r);
@@ -269,15 +331,16 @@ static int run_cost(const struct run_args *a, char **argv, const struct world *w
 static int run_in_order(const struct run_args *a, char **argv, const struct world *w)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct tw_matches order = {.count = 0};
+    struct orders order = {.matches = {.count = 0}, .results = {.count = 0}};
     char *home = tw_home(a->record.home);
     struct twin_run *recorded = tw_run_open(home, a->replay_order);
     int rc = TW_EXIT_TROUBLE;
-    if (recorded && tw_matches_read(recorded, (uint32_t)(a->replay_wait * 1000), &order, &err) != 0)
+    if (recorded && read_orders(&order, recorded, (uint32_t)(a->replay_wait * 1000), &err) != 0)
         tw_trouble(&err, "the job was not started");
     else if (recorded)
         rc = run_once(a, argv, w, &order, NULL);
-    tw_matches_free(&order);
+    tw_matches_free(&order.matches);
+    tw_results_free(&order.results);
     twin_run_free(recorded);
     tw_free(home);
     return rc;

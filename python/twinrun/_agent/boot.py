@@ -94,6 +94,7 @@ def arm():
         finder.install()
         if os.environ.get("TWINRUN_PINS") or os.environ.get("TWINRUN_TORCH_THREADS"):
             __import__(PACKAGE + ".pins", fromlist=["arm"]).arm()
+        __import__(PACKAGE + ".results", fromlist=["arm"]).arm()
         if os.environ.get("TWINRUN_CONSUMERS"):
             __import__(PACKAGE + ".consumers", fromlist=["arm"]).arm()
         if os.environ.get("TWINRUN_OTHER_LINES"):

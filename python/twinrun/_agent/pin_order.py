@@ -12,6 +12,7 @@ import sys
 from collections import deque
 
 from . import pins
+from .results_from import Ordered, futures_of, put_in_package
 
 WINDOW = 8  # results held back when an order is drawn
 
@@ -36,63 +37,20 @@ def _announce(pin, what):
 # ---------------------------------------------------------------- concurrent.futures
 
 
-class Ordered(set):
-    """A set whose iteration follows the order of submission: a plain one follows addresses."""
-
-    __slots__ = ("order",)
-
-    def __init__(self, order):
-        super().__init__(order)
-        self.order = order
-
-    def __iter__(self):
-        first = [item for item in getattr(self, "order", ()) if item in self]
-        return iter(first + [item for item in super().__iter__() if item not in first])
-
-    def pop(self):
-        for item in self:
-            self.remove(item)
-            return item
-        return super().pop()
-
-
-class Futures:
-    """The number of each Future by its creation, which submit() does in the caller's thread."""
-
-    def __init__(self, pin, base):
-        import itertools
-        import weakref
-
-        self.pin, self.numbers, self.counter = pin, weakref.WeakKeyDictionary(), itertools.count()
-        original = base.Future.__init__
-
-        def __init__(future, *args, **named):
-            original(future, *args, **named)
-            try:
-                self.numbers[future] = next(self.counter)
-            except TypeError:
-                pass  # a subclass that cannot be referred to weakly: it comes in the order given
-
-        base.Future.__init__ = functools.update_wrapper(__init__, original)
-
-    def line(self, futures):
-        """Each once, by submission; drawn when varied."""
-        found = sorted(
-            dict.fromkeys(futures), key=lambda future: self.numbers.get(future, sys.maxsize)
-        )
-        return _drawn(self.pin, found) if self.pin.vary else found
-
-
 def concurrent_futures__base(pin, base):
     import time
 
-    futures = Futures(pin, base)
+    numbers = futures_of(base)
     original_wait = base.wait
     original_as_completed = base.as_completed
 
+    def line_up(fs):
+        line = numbers.line(fs)
+        return _drawn(pin, line) if pin.vary else line
+
     def as_completed(fs, timeout=None):
         end = None if timeout is None else timeout + time.monotonic()
-        line = deque(futures.line(fs))
+        line = deque(line_up(fs))
         total = len(line)
         while line:
             if not original_wait(
@@ -108,7 +66,7 @@ def concurrent_futures__base(pin, base):
                 raise base.TimeoutError("%d (of %d) futures unfinished" % (len(late), total))
 
     def wait(fs, timeout=None, return_when=base.ALL_COMPLETED):
-        line = futures.line(fs)
+        line = line_up(fs)
         if return_when == base.FIRST_COMPLETED and line:
             done = original_wait(line[:1], timeout).done or {
                 future for future in line if future.done()
@@ -125,10 +83,7 @@ def concurrent_futures__base(pin, base):
 
     base.as_completed = functools.update_wrapper(as_completed, original_as_completed)
     base.wait = functools.update_wrapper(wait, original_wait)
-    package = sys.modules.get("concurrent.futures")
-    for name in ("as_completed", "wait"):
-        if package is not None and name in vars(package):
-            setattr(package, name, getattr(base, name))
+    put_in_package(base, "as_completed", "wait")
     _announce(pin, "concurrent.futures")
 
 
@@ -229,9 +184,7 @@ def asyncio_tasks(pin, tasks):
             return original(_gates(line_up(fs)), *args, **named)
 
     tasks.as_completed = functools.update_wrapper(as_completed, original)
-    package = sys.modules.get("asyncio")
-    if package is not None and "as_completed" in vars(package):
-        package.as_completed = tasks.as_completed
+    put_in_package(tasks, "as_completed")
     _announce(pin, "asyncio.as_completed")
 
 

@@ -9,6 +9,7 @@ What follows the end of an object is not done while it is being freed, where an 
 job's signal handlers would be lost, but by `sweep()`, at the next hook.
 """
 
+import functools
 import _weakref
 import sys
 import weakref
@@ -64,6 +65,16 @@ class ByObject:
                 del self.held[key]
 
         self.held[key] = (to(thing, forget), value)
+
+
+class AtOnce(ByObject):
+    """The same where nobody calls sweep(): what goes is forgotten while it is freed, by C alone, into
+    which no signal handler comes.
+    """
+
+    def put(self, thing, value):
+        key = id(thing)
+        self.held[key] = (Ref(thing, functools.partial(self.held.pop, key)), value)
 
 
 # ---------------------------------------------------------------- what the job finds
