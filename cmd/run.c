@@ -7,10 +7,9 @@
  */
 #include "effects_line.h"
 
-#include "match_order.h"
 #include "record.h"
-#include "results_order.h"
 #include "rollout_run.h"
+#include "run_orders.h"
 #include "runs.h"
 #include "say.h"
 
@@ -94,13 +93,16 @@ struct world {
     char *left_out; /* what "all" could not pin here, with reasons; NULL: nothing */
 };
 
-/* From --pin to what a launch is given. The caller frees w also after an error. */
-static int make_world(const struct run_args *a, char **argv, struct world *w,
-                      struct twin_error *err)
+/* From --pin to what a launch is given. order: NULL, or what is replayed, for which pins step back.
+ * The caller frees w also after an error. */
+static int make_world(const struct run_args *a, char **argv, const struct tw_run_orders *order,
+                      struct world *w, struct twin_error *err)
 {
     int rc = twin_factors_load(a->factor_file, &w->factors, err);
     if (rc == 0)
         rc = twin_world_parse(&w->factors, a->pin, &w->world, &w->left_out, err);
+    if (rc == 0 && order)
+        rc = tw_run_orders_step_back(order, &w->world, &w->left_out, err);
     if (rc == 0)
         rc = twin_world_plan(&w->world, argv, &w->plan, err);
     return rc;
@@ -112,40 +114,6 @@ static void free_world(struct world *w)
     twin_world_free(&w->world);
     twin_factors_free(&w->factors);
     tw_free(w->left_out);
-}
-
-/* The orders of a recorded run that are replayed; one of the two may be none. */
-struct orders {
-    struct tw_matches matches;
-    struct tw_results results;
-};
-
-static int fill_orders(void *user, const char *run_dir, struct twin_error *err)
-{
-    struct orders *o = user;
-    int rc = tw_matches_fill(&o->matches, run_dir, err);
-    return rc == 0 ? tw_results_fill(&o->results, run_dir, err) : rc;
-}
-
-/* An error where one cannot be known, or there is none. */
-static int read_orders(struct orders *o, const struct twin_run *recorded, uint32_t wait_ms,
-                       struct twin_error *err)
-{
-    int rc = tw_matches_read(recorded, wait_ms, &o->matches, err);
-    if (rc != 0 && !o->matches.none)
-        return rc;
-    rc = tw_results_read(recorded, wait_ms, &o->results, err);
-    if (rc == 0 || (o->results.none && !o->matches.none))
-        return 0;
-    if (o->results.none)
-        return twin_error_set(
-            err, TWIN_EINVAL,
-            "run %.8s recorded no receive of MPI or torch.distributed that left its sender or tag "
-            "open, and no results of executors or loaders that came in no order of their own (with "
-            "--pin executor-order they come in the order of submission): there is no order to "
-            "replay",
-            recorded->id);
-    return rc;
 }
 
 /* ---- what came of it */
@@ -167,58 +135,12 @@ static void report(const struct world *w, const struct twin_run *r, bool quiet)
     twin_world_effects_free(e, w->world.count);
 }
 
-/* How far the recorded orders were kept. That they were not is said also when quiet. */
-static void report_results(const struct tw_results *o, const struct twin_run *r, bool quiet)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    struct tw_matches_kept kept;
-    if (tw_results_compare(o, r, &kept, &err) != 0)
-        tw_trouble(&err, "whether the order of results was kept is not known");
-    else if (!kept.whole)
-        tw_say("replay released after %" PRIu64 " of %" PRIu64
-               " results of executors and loaders: %s",
-               kept.kept, kept.expected, kept.text ? kept.text : "out of memory for why");
-    else if (!quiet)
-        tw_say("order replayed: %" PRIu64 " of %" PRIu64 " results of executors and loaders",
-               kept.kept, kept.expected);
-    tw_free(kept.text);
-}
-
-static void report_matches(const struct tw_matches *o, const struct twin_run *r, bool quiet)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    struct tw_matches_kept kept, ends;
-    if (tw_matches_compare(o, r, &kept, &ends, &err) != 0)
-        tw_trouble(&err, "whether the order of messages was kept is not known");
-    else if (!kept.whole)
-        tw_say("replay released after %" PRIu64 " of %" PRIu64 " matches: %s", kept.kept,
-               kept.expected, kept.text ? kept.text : "out of memory for why");
-    else if (!quiet && kept.expected)
-        tw_say("order replayed: %" PRIu64 " of %" PRIu64 " matches", kept.kept, kept.expected);
-    if (err.code == 0 && !ends.whole)
-        tw_say("completed in the recorded order: %" PRIu64 " of %" PRIu64 " receives: %s",
-               ends.kept, ends.expected, ends.text ? ends.text : "out of memory for why");
-    else if (err.code == 0 && !quiet && ends.expected)
-        tw_say("completed in the recorded order: %" PRIu64 " of %" PRIu64 " receives", ends.kept,
-               ends.expected);
-    tw_free(kept.text);
-    tw_free(ends.text);
-}
-
-static void report_orders(const struct orders *o, const struct twin_run *r, bool quiet)
-{
-    if (!o->matches.none)
-        report_matches(&o->matches, r, quiet);
-    if (!o->results.none)
-        report_results(&o->results, r, quiet);
-}
-
 /* ---- once */
 
 /* The job, as transparent as by record, with the pins. Its own exit code. order: NULL, or what is
  * to be replayed. rollout: NULL, or what is recorded of one. */
 static int run_once(const struct run_args *a, char **argv, const struct world *w,
-                    struct orders *order, const struct twin_run_rollout *rollout)
+                    struct tw_run_orders *order, const struct twin_run_rollout *rollout)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_transparent t = {.code = 0};
@@ -226,7 +148,7 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
     twin_world_plan_apply(&w->plan, &o);
     o.rollout = rollout;
     if (order) {
-        o.fill_folder = fill_orders;
+        o.fill_folder = tw_run_orders_fill;
         o.fill_user = order;
     }
     if (tw_trial_make(&t.trial, &o, &err) != 0)
@@ -237,7 +159,7 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
     else
         report(w, r, a->record.quiet);
     if (order && t.trial.end != TW_TRIAL_NOT_STARTED)
-        report_orders(order, r, a->record.quiet);
+        tw_run_orders_report(order, r, a->record.quiet);
     int rc = tw_record_exit(&t);
     tw_ledger_note_run(a->record.home, a->record.ledger, r);
     twin_run_free(r);
@@ -328,19 +250,22 @@ static int run_cost(const struct run_args *a, char **argv, const struct world *w
 }
 
 /* The same in the order of a recorded run. */
-static int run_in_order(const struct run_args *a, char **argv, const struct world *w)
+static int run_in_order(const struct run_args *a, char **argv)
 {
     struct twin_error err = TWIN_ERROR_INIT;
-    struct orders order = {.matches = {.count = 0}, .results = {.count = 0}};
+    struct world w = {.plan = {.cpu = -1}};
+    struct tw_run_orders order = {.matches = {.count = 0}};
     char *home = tw_home(a->record.home);
     struct twin_run *recorded = tw_run_open(home, a->replay_order);
     int rc = TW_EXIT_TROUBLE;
-    if (recorded && read_orders(&order, recorded, (uint32_t)(a->replay_wait * 1000), &err) != 0)
+    if (recorded &&
+        (tw_run_orders_read(&order, recorded, (uint32_t)(a->replay_wait * 1000), &err) != 0 ||
+         make_world(a, argv, &order, &w, &err) != 0))
         tw_trouble(&err, "the job was not started");
     else if (recorded)
-        rc = run_once(a, argv, w, &order, NULL);
-    tw_matches_free(&order.matches);
-    tw_results_free(&order.results);
+        rc = run_once(a, argv, &w, &order, NULL);
+    tw_run_orders_free(&order);
+    free_world(&w);
     twin_run_free(recorded);
     tw_free(home);
     return rc;
@@ -357,7 +282,7 @@ static int run_plain(const struct run_args *a, char **argv)
     struct twin_error err = TWIN_ERROR_INIT;
     if (tw_rollout_run_join(&r, a->pin, a->factor_file, argv, a->record.quiet))
         with.pin = r.joined.pins;
-    int rc = make_world(&with, argv, &w, &err);
+    int rc = make_world(&with, argv, NULL, &w, &err);
     if (rc == 0)
         rc = run_once(&with, argv, &w, NULL, r.joined.run.arm ? &r.joined.run : NULL);
     else
@@ -385,14 +310,14 @@ static int run(int argc, char **argv)
     if ((rc = tw_data_verify("run", &a.record.data, a.record.home, a.record.quiet,
                              &a.record.verified)) >= 0)
         return rc;
-    if (!a.cost && !a.replay_order)
+    if (a.replay_order)
+        return run_in_order(&a, job.items);
+    if (!a.cost)
         return run_plain(&a, job.items);
-    if (make_world(&a, job.items, &w, &err) != 0)
+    if (make_world(&a, job.items, NULL, &w, &err) != 0)
         rc = tw_trouble(&err, "the job was not started");
-    else if (a.cost)
-        rc = run_cost(&a, job.items, &w);
     else
-        rc = run_in_order(&a, job.items, &w);
+        rc = run_cost(&a, job.items, &w);
     free_world(&w);
     return rc;
 }

@@ -10,6 +10,7 @@
  */
 #include "search_runs.h"
 
+#include "results_order.h"
 #include "run_state.h"
 #include "workers.h"
 
@@ -60,6 +61,10 @@ static void note_common(struct tw_isolate *c, const struct twin_run *a, const st
     for (size_t i = 0; i < c->count && !cut; i++)
         if (strcmp(c->factor[i]->id, "match-order") == 0)
             common[i] = tw_isolate_order_common(a, b);
+    /* also where executors were used: they told of all results in one order */
+    for (size_t i = 0; i < c->count && !cut; i++)
+        if (strcmp(c->factor[i]->id, "executor-order") == 0)
+            common[i] = common[i] || tw_results_alike(a, b);
     /* where a run is made is known from its beginning, also of one that was cut */
     for (size_t i = 0; i < c->count; i++)
         if (strcmp(c->factor[i]->id, "node") == 0)

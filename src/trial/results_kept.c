@@ -75,7 +75,8 @@ static bool compare_calls(const struct tw_results_call *c, const struct tw_resul
     if (at == c->places && at == made && is && c->count == is->count)
         return true;
     differs(out, at < made,
-            say_result(c, at, at < c->places ? c->place[at] : -1, at < made ? is->place[at] : -1));
+            say_result(c, at, at < c->places ? (int64_t)c->place[at] : -1,
+                       at < made ? (int64_t)is->place[at] : -1));
     return false;
 }
 

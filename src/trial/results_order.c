@@ -304,6 +304,15 @@ void tw_results_free(struct tw_results *o)
     *o = (struct tw_results){.count = 0};
 }
 
+bool tw_results_of_loaders(const struct tw_results *o)
+{
+    for (size_t i = 0; i < o->count; i++)
+        for (uint32_t k = 0; k < o->process[i].calls; k++)
+            if (o->process[i].call[k].kind == TW_RESULTS_LOADER)
+                return true;
+    return false;
+}
+
 static int write_process(const struct tw_results *o, const struct tw_results_process *p,
                          const char *run_dir, struct twin_error *err)
 {

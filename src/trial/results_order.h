@@ -24,6 +24,8 @@ int tw_results_read(const struct twin_run *recorded, uint32_t wait_ms, struct tw
                     struct twin_error *err);
 void tw_results_free(struct tw_results *o);
 
+/* Is there a loader among those that told of results? */
+bool tw_results_of_loaders(const struct tw_results *o);
 /* Writes the files into the folder of a run that is about to start. */
 int tw_results_fill(const struct tw_results *o, const char *run_dir, struct twin_error *err);
 

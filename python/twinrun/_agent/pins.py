@@ -11,7 +11,7 @@ without it. docs/internals/pins.md lists what each does and cannot reach.
 import os
 import sys
 
-from . import finder, results
+from . import finder
 
 FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 LINE_BYTES = 4000
@@ -320,9 +320,6 @@ def arm():
     os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
     finder.when_imported("multiprocessing.process", _follow_children)
     for pin in pins.values():
-        if pin.name == results.PIN and results.replayed():
-            pin.say("not used: results come in the order of a recorded run")
-            continue
         for module in PINS[pin.name][2]:
             finder.when_imported(module, _apply(pin, module))
 

@@ -20,7 +20,7 @@ _armed = False
 
 
 def replayed():
-    """Does this run have an order to replay? Then the pin, which makes one of its own, steps back."""
+    """Does this run have an order to replay?"""
     try:
         names = os.listdir(os.environ.get("TWINRUN_RUN_DIR", ""))
     except OSError:
@@ -29,10 +29,12 @@ def replayed():
 
 
 def arm():
-    """Under the pin there is no order to be recorded: it is that of submission, or of a seed."""
+    """Under the pin there is no order to be recorded: it is that of submission, or of a seed. A run
+    that replays one has no such pin (cmd/run_orders.c).
+    """
     global _armed
     pins = sys.modules.get(__package__ + ".pins")
-    if _armed or (pins is not None and PIN in pins.pins and not replayed()):
+    if _armed or (pins is not None and PIN in pins.pins):
         return
     _armed = True
     for module, function in FROM.items():
