@@ -19,10 +19,11 @@ int tw_run_orders_fill(void *user, const char *run_dir, struct twin_error *err)
 int tw_run_orders_read(struct tw_run_orders *o, const struct twin_run *recorded, uint32_t wait_ms,
                        struct twin_error *err)
 {
-    int rc = tw_matches_read(recorded, wait_ms, &o->matches, err);
+    struct twin_error why = TWIN_ERROR_INIT, none = TWIN_ERROR_INIT;
+    int rc = tw_matches_read(recorded, wait_ms, &o->matches, &why);
     if (rc != 0 && !o->matches.none)
-        return rc;
-    rc = tw_results_read(recorded, wait_ms, &o->results, err);
+        return twin_error_set(err, rc, "%s", why.message);
+    rc = tw_results_read(recorded, wait_ms, &o->results, &none);
     if (rc == 0 || (o->results.none && !o->matches.none))
         return 0;
     if (o->results.none)
@@ -33,7 +34,7 @@ int tw_run_orders_read(struct tw_run_orders *o, const struct twin_run *recorded,
             "--pin executor-order they come in the order of submission): there is no order to "
             "replay",
             recorded->id);
-    return rc;
+    return twin_error_set(err, rc, "%s", none.message);
 }
 
 void tw_run_orders_free(struct tw_run_orders *o)

@@ -68,6 +68,7 @@ class World:
 
     def recorded(self):
         (path,) = self.run.glob("results.*")
+        self.process.writer.flush()
         return path.read_bytes()
 
     def entries(self):

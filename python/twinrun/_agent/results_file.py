@@ -6,6 +6,8 @@
 import binascii
 import os
 import struct
+import threading
+import time
 from collections import deque
 
 MAGIC, ORDER_MAGIC, VERSION = b"twinres\0", b"twinrso\0", 1
@@ -17,6 +19,7 @@ ENTRY = BODY.size + CHECK.size
 ROLE, TEXT_MOST, BYTES_MOST, WAIT_MOST_MS = 104, 400, 32 << 20, 3600000
 CALL, RESULT, GIVEN_UP, FULL, END = 1, 2, 3, 4, 5
 AS_COMPLETED, WAIT, POOL, LOADER, OTHER = 1, 2, 3, 4, 5
+EVERY = 0.001  # seconds between two writes of what comes fast
 NONE = 0xFFFFFFFF  # of a call: it is not known how many there will be
 FILE, ORDER_FILE = "results.%d.%d", "order.results.%08x"
 TOLD_FILE = "order.results-released"  # no order file: its end is no number
@@ -29,12 +32,15 @@ def order_path(folder, role):
 
 
 class Writer:
-    """Opens its file for each entry: a number of a file that is kept could be closed by the job, and
-    be that of a file of the job's then. What cannot be written is given up for good.
+    """Opens its file for each write: a number of a file that is kept could be closed by the job, and
+    be that of a file of the job's then. So what comes fast is put together: what is told of within
+    EVERY of the last write waits for the next one, or for the end of its call. What cannot be
+    written is given up for good.
     """
 
     def __init__(self, folder, role, rank):
         self.left, self.path, self.seed = BYTES_MOST, None, 0
+        self.waiting, self.written, self.writing = deque(), 0.0, threading.Lock()
         head = HEAD.pack(MAGIC, VERSION, rank, os.getpid(), role, 0)[: -CHECK.size]
         self.seed = crc(head)
         for number in range(100):  # a number of a process may come again
@@ -58,15 +64,33 @@ class Writer:
             os.close(fd)
 
     def entry(self, what, kind=0, thread=0, call=0, value=0, rest=0, text=""):
-        text = text.encode("utf-8", "replace")[:TEXT_MOST] if text else b""
+        if not text:
+            body = BODY.pack(what, kind, 0, thread, call, value, rest)
+            return body + CHECK.pack(crc(body, self.seed))
+        text = text.encode("utf-8", "replace")[:TEXT_MOST]
         text += b"\0" * (-len(text) % 4)
         body = BODY.pack(what, kind, len(text), thread, call, value, rest)
         return body + CHECK.pack(crc(text, crc(body, self.seed))) + text
 
-    def put(self, data):
+    def put(self, data, at_once=False):
+        """at_once: nothing may be waiting afterwards."""
         if self.path is None:
             return
+        self.waiting.append(data)
+        now = time.monotonic()
+        if at_once or now - self.written >= EVERY:
+            self.written = now
+            self.flush()
+
+    def flush(self):
+        # who finds another thread, or the code that a signal handler has interrupted, at it leaves
+        # it to the next
+        if not self.waiting or not self.writing.acquire(False):
+            return
         try:
+            data = b"".join([self.waiting.popleft() for _ in range(len(self.waiting))])
+            if self.path is None:
+                return
             self.left -= len(data)
             if self.left < 0:
                 data = self.entry(FULL)
@@ -75,6 +99,8 @@ class Writer:
                 self.path = None
         except OSError:
             self.path = None
+        finally:
+            self.writing.release()
 
 
 def load(data):

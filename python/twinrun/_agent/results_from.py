@@ -177,6 +177,8 @@ def futures(base):
             raise
         finally:
             given.close()
+            if call is not None:
+                call.ends()
 
     def order_of(call, line, found):
         """The places of those that are done, as the job is going to meet them."""
@@ -316,6 +318,8 @@ def pool(module):
             return next_one(self, timeout)
         except BaseException as error:
             pins.hide(error)
+            if type(items) is Items:
+                items.call.ends()
             raise
 
     cls.__init__ = functools.update_wrapper(__init__, init)

@@ -80,7 +80,7 @@ class Process:
                 except FileNotFoundError:
                     found, why = None, "the recording has no order of results of this process"
                 if found is None:
-                    writer.put(writer.entry(GIVEN_UP, text=why))
+                    writer.put(writer.entry(GIVEN_UP, text=why), at_once=True)
                 else:
                     self.wait, self.order = found
                     self.on = True
@@ -91,7 +91,7 @@ class Process:
         if not self.on:
             return
         self.on = False
-        self.writer.put(self.writer.entry(GIVEN_UP, text=why))
+        self.writer.put(self.writer.entry(GIVEN_UP, text=why), at_once=True)
         if told:
             return
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -155,9 +155,14 @@ class Call:
     def result(self, place):
         return self.process.writer.entry(RESULT, self.kind, _thread_number(), self.number, place)
 
-    def put(self, data):
+    def put(self, data, at_once=False):
         if self.process is _process:
-            self.process.writer.put(data)
+            self.process.writer.put(data, at_once)
+
+    def ends(self):
+        """No more is told of: what waits to be written is."""
+        if self.process is _process:
+            self.process.writer.flush()
 
     def told(self, place):
         """The program is told of this one."""
@@ -238,4 +243,4 @@ def after_fork():
 
 def ends():
     if _process.writer is not None:
-        _process.writer.put(_process.writer.entry(END))
+        _process.writer.put(_process.writer.entry(END), at_once=True)
