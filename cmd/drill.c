@@ -14,6 +14,7 @@
 #include "json_text.h"
 
 #include "src/drill/drill.h"
+#include "src/launch/launch.h"
 #include "src/sign/sign.h"
 
 #include <limits.h>
@@ -200,13 +201,33 @@ static void free_paths(struct paths *p)
     tw_free(p->bad);
 }
 
-/* NULL stays NULL. */
+/* NULL stays NULL. What is not there is said before the job is run, which may take hours. */
 static int name_path(const char *path, char **out, struct twin_error *err)
 {
     *out = path ? tw_path_absolute(path, err) : NULL;
     if (path && !*out)
         return err->code ? err->code : tw_no_memory(err, "for a path");
-    return 0;
+    if (!path || access(*out, R_OK) == 0)
+        return 0;
+    const int rc = twin_error_system(err, "cannot read %s", path);
+    tw_free(*out);
+    *out = NULL;
+    return rc;
+}
+
+/* A program by its path, or by a name in PATH. */
+static int name_program(const char *program, char **out, struct twin_error *err)
+{
+    const bool is_name = program && !strchr(program, '/');
+    char *found = is_name ? tw_program_find(program, getenv("PATH"), err) : NULL;
+    if (is_name && !found)
+        return err->code ? err->code
+                         : twin_error_set(err, TWIN_ENOENT,
+                                          "--with: expected an interpreter, found no %s in PATH",
+                                          program);
+    const int rc = name_path(is_name ? found : program, out, err);
+    tw_free(found);
+    return rc;
 }
 
 /* An option of twinrun verify with its file. */
@@ -227,7 +248,7 @@ static int name_paths(const struct drill_args *a, struct paths *p, struct tw_dri
     const ssize_t n = readlink("/proc/self/exe", p->twinrun, sizeof p->twinrun - 1);
     if (n <= 0)
         return twin_error_system(err, "cannot find the program that runs (/proc/self/exe)");
-    int rc = name_path(a->with, &p->with, err);
+    int rc = name_program(a->with, &p->with, err);
     rc = rc ? rc : name_path(a->requirements, &p->requirements, err);
     rc = rc ? rc : name_path(a->baseline, &p->baseline, err);
     rc = rc ? rc : name_path(a->bad, &p->bad, err);

@@ -59,7 +59,7 @@ static void put_version(const struct tw_model *m, const struct tw_version *v)
 {
     char when[32];
     tw_utc_stamp(v->moved_ns, when);
-    tw_put("%-30s %6llu  %-10s  %.12s  %.10s  %zu evidence%s%s\n", m->name,
+    tw_put("%-30s %6llu  %-10s  %.12s  %.10s  evidence: %zu%s%s\n", m->name,
            (unsigned long long)v->number, tw_stage_name(v->stage), v->artifact, when,
            v->evidence_count, v->hold ? ", held" : "", v->collected ? ", contents removed" : "");
 }
@@ -117,13 +117,18 @@ static json_t *entry_json(const struct tw_entry *e)
         json_object_set_new(o, "from", json_string(tw_stage_name(e->from)));
         json_object_set_new(o, "to", json_string(tw_stage_name(e->to)));
     }
+    if (o && e->kind == TW_ENTRY_CANARY)
+        json_object_set_new(o, "passed", json_boolean(e->passed));
     return o;
 }
 
 static void put_entry(const struct tw_entry *e)
 {
     char when[32], what[300];
+    const char *canary = "";
     tw_utc_stamp(e->time_ns, when);
+    if (e->kind == TW_ENTRY_CANARY)
+        canary = e->passed ? " passed" : " failed";
     if (!e->version)
         snprintf(what, sizeof what, "%s", tw_entry_kind_name(e->kind));
     else if (e->kind == TW_ENTRY_MOVE)
@@ -131,8 +136,8 @@ static void put_entry(const struct tw_entry *e)
                  json_object_get(e->details, "rollback") ? "rollback" : "move", e->model,
                  (unsigned long long)e->version, tw_stage_name(e->from), tw_stage_name(e->to));
     else
-        snprintf(what, sizeof what, "%s %s@%llu", tw_entry_kind_name(e->kind), e->model,
-                 (unsigned long long)e->version);
+        snprintf(what, sizeof what, "%s %s@%llu%s", tw_entry_kind_name(e->kind), e->model,
+                 (unsigned long long)e->version, canary);
     tw_put("%6llu  %s  %.12s  %s%s%s%s%s\n", (unsigned long long)e->number, when, e->digest, what,
            *e->signers ? "  by " : "", e->signers, *e->why ? "  " : "", e->why);
 }
@@ -212,7 +217,10 @@ static int get_version(struct tw_registry_use *u, const char *spec)
     if (!u->trust)
         return tw_bad_use("registry", "get: expected --trust FILE or --pub PUB");
     if (u->r.faults)
-        return tw_trouble(NULL, "registry get: nothing is given out, since %s", u->r.fault[0].what);
+        return tw_trouble(NULL,
+                          "registry get: nothing is given out, since %s (twinrun registry "
+                          "verify says all)",
+                          u->r.fault[0].what);
     int rc = tw_registry_find(&u->r, spec, &m, &v, &err);
     if (rc == 0 && !v)
         rc = twin_error_set(&err, TWIN_EINVAL, "which version? %s@N or %s@production", spec, spec);
@@ -268,8 +276,9 @@ static int put_verified(struct tw_registry_use *u, const struct tw_contents_read
     }
     tw_put("entries   %zu, each naming the one before it\nhead      %.12s\n", u->r.count,
            tw_registry_head(&u->r));
-    tw_put("signed    %s\n", u->r.judged ? "by those who are trusted, but for what is said below"
-                                         : "not judged: --trust FILE or --pub PUB");
+    const char *trusted = u->r.faults ? "by those who are trusted, but for what is said below"
+                                      : "by those who are trusted";
+    tw_put("signed    %s\n", u->r.judged ? trusted : "not judged: --trust FILE or --pub PUB");
     if (u->a->contents)
         tw_put("contents  %s read\n", tw_human_bytes(read->bytes, size));
     if (read->unopened)

@@ -32,7 +32,9 @@ int tw_registry_may_add(const struct tw_registry *r, enum tw_entry_kind kind,
         /* A fault of a signature is of an entry that was read all the same. */
         const bool of_signature = r->fault[i].entry > 0 && r->fault[i].entry <= r->count;
         if (kind != TW_ENTRY_VOUCH || !of_signature)
-            return twin_error_set(err, TWIN_EFORMAT, "%s: nothing was written, since %s",
+            return twin_error_set(err, TWIN_EFORMAT,
+                                  "%s: nothing was written, since %s (twinrun registry verify says "
+                                  "all)",
                                   tw_store_name(r->store), r->fault[i].what);
     }
     return 0;
@@ -170,7 +172,9 @@ int tw_registry_make(const char *where, const char *policy, const struct tw_stri
     char digest[65];
     struct tw_entry e = {.number = 1, .kind = TW_ENTRY_OPEN, .why = (char *)(uintptr_t)why};
     if (key_count == 0)
-        return twin_error_set(err, TWIN_EINVAL, "a registry needs a key that opens it: --key KEY");
+        return twin_error_set(err, TWIN_EINVAL,
+                              "a registry needs a key that opens it: --key KEY "
+                              "(twinrun sign --new-key KEY makes one)");
     if (getrandom(id, sizeof id, 0) != (ssize_t)sizeof id)
         return twin_error_system(err, "no random number for the registry");
     tw_hex(id, sizeof id, e.artifact);

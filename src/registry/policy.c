@@ -188,7 +188,8 @@ static void check_reproduced(struct tw_promotion *p, const struct rule *r,
 {
     const size_t runs = *r->tolerance ? s->within : s->runs;
     struct tw_promotion_check *c = add_check(p, "reproduced", runs >= r->reproduced);
-    snprintf(c->wanted, sizeof c->wanted, "%.0f runs that made it and agree", r->reproduced);
+    snprintf(c->wanted, sizeof c->wanted, "%.0f run%s that made it and agree", r->reproduced,
+             tw_plural_s((uint64_t)r->reproduced));
     snprintf(c->found, sizeof c->found, "%zu%s%s", runs, !c->passed && *s->trouble ? "; " : "",
              c->passed ? "" : s->trouble);
 }
@@ -197,7 +198,8 @@ static void check_signed(struct tw_promotion *p, const struct rule *r,
                          const struct tw_evidence_sum *s)
 {
     struct tw_promotion_check *c = add_check(p, "signed", s->signers >= r->signed_by);
-    snprintf(c->wanted, sizeof c->wanted, "%.0f trusted keys that signed it", r->signed_by);
+    snprintf(c->wanted, sizeof c->wanted, "%.0f trusted key%s that signed it", r->signed_by,
+             tw_plural_s((uint64_t)r->signed_by));
     snprintf(c->found, sizeof c->found, "%zu%s%s", s->signers,
              !c->passed && *s->trouble ? "; " : "", c->passed ? "" : s->trouble);
 }
@@ -208,8 +210,8 @@ static void check_package_signed(struct tw_promotion *p, const struct rule *r,
     struct tw_promotion_check *c = add_check(p, "package_signed",
                                              s->package_signers >= r->package_signed);
     const char *why = *s->unsigned_why ? s->unsigned_why : s->trouble;
-    snprintf(c->wanted, sizeof c->wanted, "%.0f trusted keys that signed one package",
-             r->package_signed);
+    snprintf(c->wanted, sizeof c->wanted, "%.0f trusted key%s that signed one package",
+             r->package_signed, tw_plural_s((uint64_t)r->package_signed));
     snprintf(c->found, sizeof c->found, "%zu%s%s", s->package_signers,
              !c->passed && *why ? "; " : "", c->passed ? "" : why);
 }

@@ -214,7 +214,15 @@ def test_upgrade_bad_use(twinrun, upgrade, environment):
     assert done.rc == 2 and "upgrade takes them" in done.err, done
     old = environment("old", "answer = lambda: '42'\n")
     done = upgrade(PLAIN_JOB, old, "--with", "no/such/python")
-    assert done.rc == 2 and "expected a program" in done.err, done
+    assert done.rc == 2 and "cannot read no/such/python" in done.err, done
+    # what is missing is said before the job is run, which may take hours
+    for options, message in (
+        (("--with", "no-such-python"), "found no no-such-python in PATH"),
+        (("--requirements", "none.txt"), "cannot read none.txt"),
+        (("--with", old, "--signed", "none.json", "--pub", "none.pub"), "cannot read none.json"),
+    ):
+        done = twinrun("drill", "upgrade", *options, *job)
+        assert done.rc == 2 and message in done.err and "a whole run" not in done.err, done
 
 
 # ---------------------------------------------------------------- clock

@@ -8,7 +8,6 @@ drawn are given, so that each run's arm is known before it is made.
 
 import json
 import os
-import pathlib
 import random
 import signal
 import sqlite3
@@ -19,13 +18,9 @@ import time
 import pytest
 
 import system_calls
+from jobs_folder import TWINRUN, JobsFolder
 from turn import FULL
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
-
-BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
-TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
 pytestmark = pytest.mark.skipif(not os.path.exists(TWINRUN), reason="no build: " + TWINRUN)
 
 # One step with one recorded value, which hangs on the order of a set.
@@ -57,34 +52,13 @@ ENDED = DIVERGES % (
 BREAKS = DIVERGES % (PINNED + "sys.exit(3)")
 
 
-class World:
+class World(JobsFolder):
     """A folder in which jobs run under a flag file."""
 
     def __init__(self, folder):
-        self.folder = pathlib.Path(folder) / "jobs"
-        self.folder.mkdir()
-        self.home = self.folder / ".twinrun"
+        super().__init__(folder, without=("SLURM_", "PBS_", "LSB_", "PYTHONHASHSEED"))
         self.flag = self.folder / "flag"
-        self.env = {
-            k: v
-            for k, v in os.environ.items()
-            if not k.startswith(("TWINRUN_", "GIT_", "SLURM_", "PBS_", "LSB_", "PYTHONHASHSEED"))
-        }
         self.keys = 0
-
-    def twinrun(self, *words, **env):
-        return subprocess.run(
-            [TWINRUN, *map(str, words)],
-            cwd=self.folder,
-            env={**self.env, **env},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
-
-    def write(self, text):
-        (self.folder / "job.py").write_text(text)
 
     def rollout(self, *words, code=0):
         done = self.twinrun("rollout", *words, "--json", TWINRUN_ROLLOUT=str(self.flag))
@@ -111,23 +85,20 @@ class World:
         assert done.returncode == code, done.stderr
         return done
 
-    def runs(self):
-        folder = self.home / "runs"
-        names = sorted(os.listdir(folder)) if folder.exists() else []
-        return [json.loads((folder / n / "run.json").read_bytes()) for n in names]
+    def records(self):
+        return [self.record_of(name) for name in self.runs()]
 
     def state(self):
         (run,) = json.loads(self.twinrun("ls", "--json").stdout)["runs"]
         return run["state"]
 
     def last(self):
-        return max(self.runs(), key=lambda r: r["start_realtime_ns"])
+        return max(self.records(), key=lambda r: r["start_realtime_ns"])
 
     def decisions(self):
-        with sqlite3.connect(self.home / "ledger.db") as db:
-            return db.execute(
-                "select outcome, subject from events where kind = 'rollout' order by time_ns"
-            ).fetchall()
+        return self.ask(
+            "select outcome, subject from events where kind = 'rollout' order by time_ns"
+        )
 
 
 @pytest.fixture
@@ -207,7 +178,7 @@ def told(world, answer, state):
 
 def test_a_good_fix_is_widened(world):
     world.env["TWINRUN_PROJECT"] = "speech"
-    world.write(FINE)
+    world.write("job.py", FINE)
     # neither the machine's pace nor a result that has no meaning decides here
     rule = ("--ladder", "100%", "--max-slowdown", "100", "--max-loss", "100%")
     assert world.start(*rule)["state"] == "on"
@@ -240,7 +211,7 @@ def test_a_good_fix_is_widened(world):
     ids=["slow", "diverges", "fails"],
 )
 def test_a_bad_fix_falls_back(world, job, why, slower):
-    world.write(job)
+    world.write("job.py", job)
     world.env["TWINRUN_PROJECT"] = "speech"
     # what the machine does meanwhile is not what is tested, but for the slow one
     world.start("--max-loss", "100%", "--max-slowdown", slower)
@@ -262,7 +233,7 @@ def test_a_bad_fix_falls_back(world, job, why, slower):
 
 @pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGKILL], ids=["asked", "killed"])
 def test_a_fix_with_which_runs_are_ended_from_outside_falls_back(world, sig):
-    world.write(ENDED)
+    world.write("job.py", ENDED)
     world.start("--max-loss", "100%", "--max-slowdown", "100")
     for n in range(60):
         done = world.twinrun(
@@ -289,7 +260,7 @@ def test_a_fix_with_which_runs_are_ended_from_outside_falls_back(world, sig):
 
 
 def test_of_how_many_runs_the_effect_is_known(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     for _ in range(8):
         world.job("-q")
@@ -317,7 +288,7 @@ def test_a_pin_that_nothing_asked_for_is_not_known_to_take_effect(world):
 
 
 def test_falling_back_to_nothing(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start("--fallback", "off")
     answer = world.rollout("fallback", "--why", "we saw \x1b[31mred")
     assert answer["state"] == "off" and answer["fallback"] is None
@@ -330,7 +301,7 @@ def test_falling_back_to_nothing(world):
 
 
 def test_shares_of_nothing_and_of_everything(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     for share, arm in (("0%", "control"), ("100%", "canary")):
         world.rollout("start", "hash-seed", "--share", share)
         done = world.job(key="one")
@@ -345,7 +316,7 @@ def test_shares_of_nothing_and_of_everything(world):
 
 
 def test_one_job_is_of_one_arm(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     arms = set()
     for _ in range(3):
@@ -356,7 +327,7 @@ def test_one_job_is_of_one_arm(world):
 
 def test_runs_of_one_key_are_one_draw(world):
     """The ledger says which runs are of one key; what an older twinrun wrote does not."""
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.rollout("start", "hash-seed", "--share", "100%")
     for key in ("a", "a", "a", "b"):
         world.job("-q", key=key)
@@ -378,7 +349,7 @@ def test_runs_of_one_key_are_one_draw(world):
 
 def test_ranks_that_start_on_both_sides_of_a_decision(world):
     """The first process of a job draws for all of them, whatever is decided meanwhile."""
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.rollout("start", "hash-seed", "--share", "100%")
     world.job("-q", key="with")
     first = world.last()["rollout"]
@@ -397,7 +368,7 @@ def test_ranks_that_start_on_both_sides_of_a_decision(world):
 
 @pytest.mark.parametrize("verb", ["fallback", "stop"])
 def test_a_job_put_into_the_queue_again_loses_a_fix_that_was_taken_back(world, verb):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.rollout("start", "hash-seed", "--share", "100%")
     world.job("-q", key="again")
     (file,) = (world.folder / "flag.jobs").iterdir()
@@ -416,7 +387,7 @@ def test_a_job_put_into_the_queue_again_loses_a_fix_that_was_taken_back(world, v
 
 def test_the_folder_of_the_jobs_is_made_by_start(world):
     """Of the owner and group of the flag file's folder, whatever the mask is; old files go."""
-    world.write(FINE)
+    world.write("job.py", FINE)
     if os.geteuid() == 0:
         os.chown(world.folder, 0, 12345)
     mask = os.umask(0o077)
@@ -446,7 +417,7 @@ def test_the_folder_of_the_jobs_is_made_by_start(world):
 
 
 def test_a_decision_that_is_nowhere_is_not_in_the_ledger(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     done = world.twinrun(
         "rollout", "stop", "--json", TWINRUN_ROLLOUT=str(world.flag), TWINRUN_LEDGER="off"
@@ -461,7 +432,7 @@ def test_a_decision_that_is_nowhere_is_not_in_the_ledger(world):
 
 def test_many_ranks_at_once_are_of_one_arm(world):
     """Some start while the share changes: one file says what all do."""
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.rollout("start", "hash-seed", "--share", "0%")
     flags = [world.flag.read_bytes()]
     text = flags[0].decode().replace("\nshare 0\n", "\nshare 1000000\n")
@@ -476,7 +447,7 @@ def test_many_ranks_at_once_are_of_one_arm(world):
         argv = [TWINRUN, "record", "-q", "--", "true"]
         calls.append(subprocess.Popen(argv, cwd=world.folder, env=env))
     assert [c.wait(timeout=120) for c in calls] == [0] * 8
-    told = [r["rollout"] for r in world.runs()]
+    told = [r["rollout"] for r in world.records()]
     assert len(told) == 8 and all(t == told[0] for t in told)
     assert told[0]["arm"] in ("canary", "control")
     assert len(list((world.folder / "flag.jobs").iterdir())) == 1
@@ -484,7 +455,7 @@ def test_many_ranks_at_once_are_of_one_arm(world):
 
 @pytest.mark.parametrize("how", ["no folder", "damaged", "link", "of another"])
 def test_a_job_that_cannot_agree_is_no_part(world, how):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.rollout("start", "hash-seed", "--share", "100%")
     jobs = world.folder / "flag.jobs"
     if how == "no folder":
@@ -515,7 +486,7 @@ def test_a_job_that_cannot_agree_is_no_part(world, how):
 
 
 def test_the_command_line_has_the_last_word(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.rollout("start", "hash-seed", "--share", "100%")
     # twinrun run pins all by itself
     done = world.job(verb="run")
@@ -535,7 +506,7 @@ def test_the_command_line_has_the_last_word(world):
 
 
 def test_another_project_is_left_alone(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.rollout("start", "hash-seed", "--share", "100%", "--project", "fraud-*")
     world.job("-q", TWINRUN_PROJECT="vision")
     assert "rollout" not in world.last()
@@ -544,7 +515,7 @@ def test_another_project_is_left_alone(world):
 
 
 def test_a_fix_that_isolate_found(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     done = world.twinrun("isolate", "--quiet", "--pin", "hash-seed", "--", sys.executable, "job.py")
     assert done.returncode == 1, done.stdout + done.stderr
     answer = world.rollout("start", "last", "--share", "100%")
@@ -568,7 +539,7 @@ def test_a_fix_that_isolate_found(world):
     ],
 )
 def test_what_is_no_fix(world, fix, said):
-    world.write(FINE)
+    world.write("job.py", FINE)
     done = world.twinrun("rollout", "start", fix, "--flag", world.flag)
     assert done.returncode == 2 and said in done.stderr, done.stderr
     assert not world.flag.exists()
@@ -581,7 +552,7 @@ def test_what_is_no_fix(world, fix, said):
 def test_a_run_that_goes_on_has_not_failed(world, where):
     """Whether its twinrun lives can be seen on its own machine only."""
     (world.folder / "gate").touch()
-    world.write("import os, time\nwhile os.path.exists('gate'): time.sleep(0.01)\n")
+    world.write("job.py", "import os, time\nwhile os.path.exists('gate'): time.sleep(0.01)\n")
     world.rollout("start", "hash-seed", "--share", "100%")
     job = subprocess.Popen(
         [TWINRUN, "record", "-q", "--", sys.executable, "job.py"],
@@ -658,7 +629,7 @@ def broken(world, how):
     ("missing cut empty noise huge newer older link fifo folder everybody's edited".split(" ")),
 )
 def test_a_broken_flag_file_harms_no_job(world, how):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     plain = world.twinrun("record", "-q", "--", sys.executable, "-c", "print(6 * 7)")
     broken(world, how)
@@ -684,7 +655,7 @@ def test_a_broken_flag_file_harms_no_job(world, how):
 
 
 def test_runs_without_a_flag_file_are_counted(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     whole = world.flag.read_bytes()
     broken(world, "cut")
@@ -698,7 +669,7 @@ def test_runs_without_a_flag_file_are_counted(world):
 
 def test_a_disk_that_is_full(world):
     """What a decision cannot be written to keeps the flag file as it was."""
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     before = world.flag.read_bytes()
     done = subprocess.run(
@@ -717,7 +688,7 @@ def test_a_disk_that_is_full(world):
 
 
 def test_a_ledger_that_lacks_the_runs(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     for _ in range(4):
         world.job("-q")
@@ -735,7 +706,7 @@ def test_a_ledger_that_lacks_the_runs(world):
 
 
 def test_a_ledger_that_is_deleted_is_made_anew(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     for _ in range(6):
         world.job("-q")
@@ -747,7 +718,7 @@ def test_a_ledger_that_is_deleted_is_made_anew(world):
 
 
 def test_nothing_new_is_not_decided_again(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     for _ in range(3):
         world.job("-q")
@@ -768,7 +739,7 @@ def forget(world, outcome):
 
 
 def test_a_decision_that_the_ledger_missed_is_written_later(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     world.job("-q")
     kept = world.flag.read_bytes()
@@ -781,7 +752,7 @@ def test_a_decision_that_the_ledger_missed_is_written_later(world):
 
 def test_the_next_rollout_writes_what_the_last_one_missed(world):
     """A call that is killed behind the flag file, and then another rollout takes its place."""
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     world.rollout("stop")
     forget(world, "stopped")
@@ -790,7 +761,7 @@ def test_the_next_rollout_writes_what_the_last_one_missed(world):
 
 
 def test_a_clock_that_goes_back(world):
-    world.write(FINE)
+    world.write("job.py", FINE)
     start = world.start()
     world.job("-q")
     # the last decision was made in what is the future now
@@ -820,7 +791,7 @@ def crc32c(data):
 def test_two_steps_at_once(world):
     import fcntl
 
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     with open(str(world.flag) + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -849,7 +820,7 @@ def test_comparing_holds_up_nobody(world):
     """A step compares before it takes the lock that stop and fallback need."""
     import fcntl
 
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start()
     for _ in range(6):
         world.job("-q")
@@ -880,7 +851,7 @@ def test_comparing_holds_up_nobody(world):
 @pytest.mark.parametrize("verb", ["stop", "start", "step"])
 def test_killed_at_every_system_call(world, verb):
     """The flag file is the old one or the new one, and no decision is missing from the ledger."""
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start("--ladder", "100%")
     for _ in range(4):
         world.job("-q")
@@ -932,7 +903,7 @@ def test_killed_at_every_system_call(world, verb):
 def test_killed_at_any_moment(world):
     """The flag file is the old one or the new one, and the ledger has each decision once."""
     kills = 200 if FULL else 12
-    world.write(FINE)
+    world.write("job.py", FINE)
     world.start("--ladder", "100%")
     for _ in range(4):
         world.job("-q")

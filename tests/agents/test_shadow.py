@@ -12,19 +12,15 @@ import pathlib
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
-sys.path.insert(0, str(ROOT / "tests" / "truth"))
+from jobs_folder import BUILD, ROOT, TWINRUN, JobsFolder
 
-BUILD = os.path.abspath(os.environ.get("TWINRUN_BUILD", "build"))
-TWINRUN = os.path.join(BUILD, "cmd", "twinrun")
+sys.path.insert(0, str(ROOT / "tests" / "truth"))
 TRAINER = os.path.join(BUILD, "workloads", "trainer")
 pytestmark = pytest.mark.skipif(not os.path.exists(TRAINER), reason="no build: " + TRAINER)
 
@@ -38,32 +34,12 @@ def result(x):
 """
 
 
-class World:
+class World(JobsFolder):
     """A folder in which jobs are recorded and repeated."""
 
     def __init__(self, folder):
-        self.folder = pathlib.Path(folder) / "jobs"
-        self.folder.mkdir()
-        self.home = self.folder / ".twinrun"
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("TWINRUN_", "GIT_"))}
+        super().__init__(folder)
         self.env["TWINRUN_LEDGER"] = ""
-
-    def twinrun(self, *words, **env):
-        return subprocess.run(
-            [TWINRUN, *map(str, words)],
-            cwd=self.folder,
-            env={**self.env, **env},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-        )
-
-    def write(self, name, text):
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
 
     def record(self, *job, options=(), code=0, **env):
         before = set(self.runs())
@@ -72,12 +48,8 @@ class World:
         (new,) = set(self.runs()) - before
         return new
 
-    def runs(self):
-        folder = self.home / "runs"
-        return sorted(os.listdir(folder)) if folder.exists() else []
-
     def id_of(self, name):
-        return json.loads((self.home / "runs" / name / "run.json").read_bytes())["id"]
+        return self.record_of(name)["id"]
 
     def shadow(self, *options, code=None, **env):
         done = self.twinrun("shadow", "--share", "100%", "--json", "--beside", *options, **env)
@@ -94,15 +66,8 @@ class World:
         return row
 
     def m1(self):
-        done = self.twinrun("slo", "--json")
-        for row in json.loads(done.stdout)["indicators"]:
-            if (row["indicator"], row["scope"]) == ("M1", "all"):
-                return tuple(row["counts"][k] for k in ("good", "bad", "unknown"))
-        raise AssertionError(done.stdout)
-
-    def ask(self, sql):
-        with sqlite3.connect(self.home / "ledger.db") as db:
-            return db.execute(sql).fetchall()
+        (row,) = (r for r in self.indicators() if (r["indicator"], r["scope"]) == ("M1", "all"))
+        return tuple(row["counts"][k] for k in ("good", "bad", "unknown"))
 
     def forget_comparisons(self):
         """As if the call had been killed behind the run and before the comparison."""
