@@ -5,6 +5,7 @@
  * ledger, from which twinrun slo computes M8.
  */
 #include "options.h"
+#include "registry.h"
 #include "replay.h"
 #include "runs.h"
 #include "say.h"
@@ -304,6 +305,25 @@ static int find_trust(const struct drill_args *a, enum tw_drill_kind kind,
     return rc;
 }
 
+/* A log that this home has seen longer, or another one, is fit for no drill: of a rollback in it
+ * the real one would do nothing. -1, or the exit code. */
+static int hold_against_memory(const struct tw_drill_asked *asked, const struct drill_args *a)
+{
+    const struct tw_registry_args seen = {
+        .registry = asked->registry, .trust = a->trust, .trusted = a->trusted, .home = asked->home};
+    struct tw_registry_use u;
+    int rc = tw_registry_begin("drill", &seen, &u);
+    if (rc >= 0)
+        return rc;
+    if (u.r.faults)
+        rc = tw_trouble(NULL,
+                        "drill: nothing was shown: expected a registry without fault, found: %s "
+                        "(twinrun registry verify says all)",
+                        u.r.fault[0].what);
+    tw_registry_end(&u);
+    return rc;
+}
+
 /* --rerun and the options that go with it, as registry rollback takes them. The array is the
  * caller's, the words are the command line's. NULL: no memory. */
 static const char **rerun_words(const struct drill_args *a)
@@ -361,10 +381,14 @@ static int run_drill(const struct drill_args *a, enum tw_drill_kind kind, const 
     int failed = a->rerun && !rerun ? tw_no_memory(&err, "for a drill") : 0;
     failed = failed ? failed : name_paths(a, &paths, &asked, &err);
     failed = failed ? failed : find_trust(a, kind, &asked, &trust, &err);
-    failed = failed ? failed : tw_drill(kind, &asked, &r, &err);
+    const int bad = failed == 0 && is_of_registry(kind) ? hold_against_memory(&asked, a) : -1;
+    if (failed == 0 && bad < 0)
+        failed = tw_drill(kind, &asked, &r, &err);
     free_paths(&paths);
     twin_trust_free(trust);
     tw_free(rerun);
+    if (bad >= 0)
+        return bad;
     if (failed != 0) {
         const int rc = tw_trouble(&err, "drill: nothing was shown");
         return err.code == TWIN_EINTR ? TW_EXIT_INTERRUPTED : rc;

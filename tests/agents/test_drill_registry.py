@@ -216,6 +216,11 @@ def test_registries_that_are_not_fit(stocked):
     assert "expected a check that ends well" in drill(
         stocked, "rollback", "resnet", "--", "false", "{}", rc=2
     )
+    last = stocked.entries()[-1]
+    kept = last.rename(stocked.work / "last")
+    for words in (("rollback", "resnet"), ("registry-loss",)):
+        assert "and the log ends with entry" in drill(stocked, *words, rc=2)
+    kept.rename(last)
     stocked.entries()[2].unlink()
     for words in (("rollback", "resnet"), ("registry-loss",)):
         assert "expected a registry without fault" in drill(stocked, *words, rc=2)
