@@ -22,6 +22,7 @@ from collections import Counter
 
 from . import _causes, _lines
 from ._between import weights_in
+from ._choices import Choices
 from ._claims import Claims
 from ._clock import Clock, without
 from ._exchanges import Exchanges
@@ -61,7 +62,17 @@ def most_steps(ranges):
 
 
 class Recheck(
-    Claims, Clock, Exchanges, Explained, Nodes, Notes, Rates, Replicas, Tolerances, Transplanted
+    Choices,
+    Claims,
+    Clock,
+    Exchanges,
+    Explained,
+    Nodes,
+    Notes,
+    Rates,
+    Replicas,
+    Tolerances,
+    Transplanted,
 ):
     """All claims of one verdict against its runs."""
 

@@ -788,6 +788,12 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r);
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
 
+/* ---- choices.c: what NCCL chose for the collectives of two runs; a note. differ: something else
+ * of them does. */
+void tw_choices(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, bool differ);
+/* calls of a run that are looked at; a test makes it smaller */
+extern size_t tw_choices_most;
+
 /* ---- facts.c: what agents noted, where it explains what differs */
 /* The parameters reached an optimizer in another order: named first where what differs may follow
  * from it, else a note. */

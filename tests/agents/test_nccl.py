@@ -14,6 +14,7 @@ from conftest import ROOT
 from native import BUILD, LIBRARY, clean_environment
 
 sys.path.insert(0, str(ROOT / "python"))
+from twinrun import recheck  # noqa: E402
 from twinrun.trace import Trace  # noqa: E402
 
 DOUBLE = os.path.join(BUILD, "tests", "agents", "nccl_double")
@@ -156,3 +157,78 @@ def test_an_inner_run_has_its_own(tmp_path):
     assert done.returncode == 0, done.stderr
     (run,) = [p for p in (Path(env["TWINRUN_HOME"]) / "runs").iterdir() if "inner" in p.name]
     assert len(list((run / "nccl").iterdir())) == 1 and not noted(run)
+
+
+# ---- verdicts
+
+TREE = "AllReduce:65536:ncclFloat32:TREE:LL128:4@3", CALLS[0] + "!3"
+
+
+def compared(tmp_path, *runs, expected):
+    """What diff says of two runs, as JSON; each claim of it is confirmed by recheck."""
+    done = subprocess.run(
+        [TWINRUN, "diff", "--json", *map(str, runs)],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == expected, done.stdout + done.stderr
+    verdict = tmp_path / "verdict.json"
+    verdict.write_text(done.stdout)
+    results = recheck.recheck(str(verdict), [str(r) for r in runs])
+    assert not [r for r in results if r[0] == "refuted"]
+    (state,) = [r[0] for r in results if r[1] == "note" and "NCCL" in r[2]]
+    assert state == "confirmed"
+    return json.loads(done.stdout)
+
+
+def about_nccl(verdict):
+    return [n for n in verdict["notes"] if "NCCL" in n]
+
+
+def test_another_algorithm_in_one_run(tmp_path):
+    """Tree in one run and Ring in the other; with equal values, and before they differ."""
+    name = ("--name", "dp", "--rank", "2", "--steps", "6")
+    ring, _ = record(tmp_path, *name, *CALLS[:2])
+    tree, _ = record(tmp_path, *name, *TREE, CALLS[1])
+    odd, _ = record(tmp_path, *name, "--odd", "4", *TREE, CALLS[1])
+    ran = (
+        'NCCL ran AllReduce 6 of communicator 1 "dp", rank 2 of 4 (step 3 of rank 0, 65,536 '
+        "ncclFloat32) by algorithm %s, protocol LL128, channels 4 in run 1 and by algorithm %s, "
+        "protocol LL128, channels 4 in run 2; it chose otherwise for 1 of the 12 collectives that "
+        "were compared"
+    )
+    same = compared(tmp_path, ring, tree, expected=0)
+    assert about_nccl(same) == [ran % ("RING", "TREE") + "; nothing else that was compared differs"]
+    differ = compared(tmp_path, odd, ring, expected=1)
+    assert about_nccl(differ) == [ran % ("TREE", "RING")]
+
+
+def test_a_sentence_that_is_not_so_is_refuted(tmp_path):
+    name = ("--steps", "6")
+    ring, _ = record(tmp_path, *name, *CALLS[:2])
+    tree, _ = record(tmp_path, *name, *TREE, CALLS[1])
+    compared(tmp_path, ring, tree, expected=0)
+    verdict = tmp_path / "verdict.json"
+    whole = verdict.read_text()
+    for true, false in (
+        ("AllReduce 6", "AllReduce 8"),
+        ("step 3 of rank 0", "step 4 of rank 0"),
+        ("algorithm TREE", "algorithm NVLS"),
+        ("1 of the 12", "2 of the 12"),
+        ("1 of the 12", "1 of the 13"),
+        ("communicator 1,", "communicator 2,"),
+    ):
+        assert true in whole
+        verdict.write_text(whole.replace(true, false))
+        results = recheck.recheck(str(verdict), [str(ring), str(tree)])
+        assert len([r for r in results if r[0] == "refuted" and r[1] == "note"]) == 1, false
+
+
+def test_one_run_has_no_plugin(tmp_path):
+    ring, _ = record(tmp_path, CALLS[0])
+    none, _ = record(tmp_path, CALLS[0], TWINRUN_NCCL="off")
+    verdict = compared(tmp_path, ring, none, expected=1)  # what the double prints
+    said = "what NCCL chose was not compared: it was recorded in run 1 alone"
+    assert said in about_nccl(verdict)

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where NCCL chose another algorithm, protocol or number of channels in two runs for one and the
+ * same call. The agent writes what was chosen beside the ranks' traces (docs/internals/nccl.md).
+ *
+ * Held against each other are calls of one function on one communicator, by one process: the n-th
+ * of a run and the n-th of the other, as long as both are of one step, NCCL gave both the same
+ * sequence number, and both have the same count and type. From the first pair on for which that
+ * does not hold, nothing is compared in this stream: the runs made other calls. Where calls were
+ * lost no stream of the process is compared. What was not compared is said, and nothing is called a
+ * cause.
+ */
+#include "internal.h"
+
+#include "phrase.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t tw_choices_most = (size_t)1 << 20; /* calls of a run */
+
+struct call {
+    uint32_t stream, seq; /* seq: the record's, over all threads */
+    uint32_t step;
+    uint64_t sequence; /* NCCL's */
+    int64_t count;
+    const char *datatype, *choice; /* owned by the trace */
+};
+
+/* One function on one communicator, by one process. */
+struct stream {
+    int32_t rank;
+    const char *role, *scope, *function; /* owned by the trace */
+    size_t first, calls;                 /* in the calls of its run */
+    bool twice;                          /* another process of the run says the same of itself */
+};
+
+/* What a run has. */
+struct chosen {
+    const struct tw_side *side;
+    struct twin_trace **trace;
+    size_t traces, trace_room;
+    struct stream *stream;
+    size_t streams, stream_room;
+    struct call *call;
+    size_t calls, call_room;
+    uint64_t lost; /* calls that were not recorded, of any process */
+    bool cut;      /* it has more than are looked at */
+    bool unread;   /* a trace of it could not be read, or has no end */
+};
+
+/* ---- reading */
+
+/* While one trace is walked. */
+struct reading {
+    struct tw_cmp *c;
+    struct chosen *x;
+    struct twin_trace *trace;
+    int32_t rank;
+    size_t from; /* its first stream */
+};
+
+/* Index of the stream; streams are few. SIZE_MAX: no memory. */
+static size_t stream_of(struct reading *r, const char *scope, const char *function)
+{
+    struct chosen *x = r->x;
+    for (size_t i = r->from; i < x->streams; i++)
+        if (strcmp(x->stream[i].scope, scope) == 0 && strcmp(x->stream[i].function, function) == 0)
+            return i;
+    if (!tw_cmp_room(r->c, &x->stream, x->streams, &x->stream_room, sizeof *x->stream))
+        return SIZE_MAX;
+    x->stream[x->streams] = (struct stream){.rank = r->rank,
+                                            .role = twin_trace_info(r->trace)->role,
+                                            .scope = scope,
+                                            .function = function};
+    return x->streams++;
+}
+
+static int take_call(void *user, const struct twin_trace_record *record)
+{
+    struct reading *r = user;
+    struct chosen *x = r->x;
+    const struct twin_series *s = twin_trace_series(r->trace, record->series);
+    const struct twin_layout *y = twin_trace_layout(r->trace, record->layout);
+    if (s->phase != TWIN_PHASE_COLLECTIVE || s->name == 0 || y->ndim != 1)
+        return 0;
+    if (x->calls >= tw_choices_most) {
+        x->cut = true;
+        return 1;
+    }
+    const size_t stream = stream_of(r, twin_trace_string(r->trace, s->scope),
+                                    twin_trace_string(r->trace, s->name));
+    if (stream == SIZE_MAX ||
+        !tw_cmp_room(r->c, &x->call, x->calls, &x->call_room, sizeof *x->call))
+        return TWIN_ENOMEM;
+    x->call[x->calls++] = (struct call){.stream = (uint32_t)stream,
+                                        .seq = record->seq,
+                                        .step = (uint32_t)record->digest.b,
+                                        .sequence = record->digest.a,
+                                        .count = y->shape[0],
+                                        .datatype = twin_trace_string(r->trace, s->site),
+                                        .choice = twin_trace_string(r->trace, s->op)};
+    return 0;
+}
+
+/* The number that the rank has in the comparison, where the launchers numbered one mesh otherwise.
+ */
+static int32_t rank_as_compared(const struct tw_side *side, int32_t own)
+{
+    for (size_t i = 0; i < side->count; i++)
+        if (side->proc[i].own_rank == own)
+            return side->proc[i].rank;
+    return own;
+}
+
+static void read_trace(struct tw_cmp *c, struct chosen *x, const char *path)
+{
+    struct twin_trace *t = NULL;
+    uint64_t n = 0;
+    /* one without an end was cut off with its process: what is sealed before that is whole */
+    if (twin_trace_open(path, &t, NULL) != 0 || twin_trace_definitions(t, NULL) != 0 ||
+        (twin_trace_info(t)->closed && twin_trace_verify(t, NULL) != 0) ||
+        !tw_cmp_room(c, &x->trace, x->traces, &x->trace_room, sizeof *x->trace)) {
+        x->unread = true;
+        twin_trace_close(t);
+        return;
+    }
+    x->trace[x->traces++] = t;
+    const struct twin_trace_info *info = twin_trace_info(t);
+    const char *lost = twin_trace_note_of(t, "nccl.lost");
+    x->lost += info->dropped + info->lost;
+    if (lost && tw_parse_u64(lost, UINT64_MAX, &n) == 0)
+        x->lost += n;
+    x->unread |= !info->closed;
+    struct reading r = {.c = c,
+                        .x = x,
+                        .trace = t,
+                        .rank = rank_as_compared(x->side, info->rank),
+                        .from = x->streams};
+    if (twin_trace_walk(t, take_call, NULL, &r, NULL) < 0)
+        x->unread = true;
+}
+
+static int by_name(const void *x, const void *y)
+{
+    return strcmp(*(char *const *)x, *(char *const *)y);
+}
+
+/* By stream, then as they came. */
+static int by_stream(const void *x, const void *y)
+{
+    const struct call *a = x, *b = y;
+    if (a->stream != b->stream)
+        return a->stream < b->stream ? -1 : 1;
+    return a->seq < b->seq ? -1 : a->seq > b->seq;
+}
+
+static bool same_stream(const struct stream *x, const struct stream *y)
+{
+    return x->rank == y->rank && strcmp(x->role, y->role) == 0 && strcmp(x->scope, y->scope) == 0 &&
+           strcmp(x->function, y->function) == 0;
+}
+
+/* Where each stream begins among the calls, and which are of two processes. */
+static void order_calls(struct chosen *x)
+{
+    if (x->calls)
+        qsort(x->call, x->calls, sizeof *x->call, by_stream);
+    for (size_t i = 0; i < x->calls; i++) {
+        struct stream *s = &x->stream[x->call[i].stream];
+        if (s->calls++ == 0)
+            s->first = i;
+    }
+    for (size_t i = 0; i < x->streams; i++)
+        for (size_t k = 0; k < i; k++)
+            if (same_stream(&x->stream[i], &x->stream[k]))
+                x->stream[i].twice = x->stream[k].twice = true;
+}
+
+static void read_run(struct tw_cmp *c, const struct tw_side *side, struct chosen *x)
+{
+    char *folder = tw_path_join(side->run->dir, "nccl"), **path = NULL;
+    size_t n = 0, room = 0;
+    *x = (struct chosen){.side = side};
+    c->oom |= !folder;
+    DIR *d = folder ? opendir(folder) : NULL;
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (tw_ends(e->d_name, ".twt") && tw_cmp_room(c, &path, n, &room, sizeof *path) &&
+            (path[n] = tw_cmp_text(c, "%s/%s", folder, e->d_name)))
+            n++;
+    if (d)
+        closedir(d);
+    if (n)
+        qsort(path, n, sizeof *path, by_name);
+    for (size_t i = 0; i < n; i++) {
+        read_trace(c, x, path[i]);
+        tw_free(path[i]);
+    }
+    tw_free(path);
+    tw_free(folder);
+    order_calls(x);
+}
+
+static void free_run(struct chosen *x)
+{
+    for (size_t i = 0; i < x->traces; i++)
+        twin_trace_close(x->trace[i]);
+    tw_free(x->trace);
+    tw_free(x->stream);
+    tw_free(x->call);
+}
+
+/* ---- comparing */
+
+struct found {
+    uint64_t compared, differing;
+    bool other_calls;            /* a stream has other calls in the two runs, or none */
+    const struct call *a, *b;    /* the first that differs, by the first run's steps */
+    const struct stream *stream; /* of it, in the first run */
+};
+
+static bool same_call(const struct call *x, const struct call *y)
+{
+    return x->step == y->step && x->sequence == y->sequence && x->count == y->count &&
+           strcmp(x->datatype, y->datatype) == 0;
+}
+
+/* Is the call before the one that was found? Steps go first, since streams have no order among each
+ * other; then ranks. */
+static bool is_before(const struct call *x, const struct stream *s, const struct found *f)
+{
+    if (!f->a || x->step != f->a->step)
+        return !f->a || x->step < f->a->step;
+    if (s->rank != f->stream->rank)
+        return s->rank < f->stream->rank;
+    return s != f->stream && x->seq < f->a->seq;
+}
+
+static void compare_stream(const struct chosen *a, const struct stream *s, const struct chosen *b,
+                           const struct stream *t, struct found *f)
+{
+    const size_t n = s->calls < t->calls ? s->calls : t->calls;
+    f->other_calls |= s->calls != t->calls;
+    for (size_t i = 0; i < n; i++) {
+        const struct call *x = &a->call[s->first + i], *y = &b->call[t->first + i];
+        if (!same_call(x, y)) {
+            f->other_calls = true;
+            return;
+        }
+        f->compared++;
+        if (strcmp(x->choice, y->choice) == 0)
+            continue;
+        f->differing++;
+        if (is_before(x, s, f)) {
+            f->a = x;
+            f->b = y;
+            f->stream = s;
+        }
+    }
+}
+
+static void compare_runs(const struct chosen *a, const struct chosen *b, struct found *f)
+{
+    size_t matched = 0;
+    for (size_t i = 0; i < a->streams; i++) {
+        const struct stream *s = &a->stream[i], *t = NULL;
+        for (size_t k = 0; k < b->streams && !t; k++)
+            if (same_stream(s, &b->stream[k]))
+                t = &b->stream[k];
+        matched += t != NULL;
+        if (!t || s->twice || t->twice)
+            f->other_calls = true;
+        else
+            compare_stream(a, s, b, t, f);
+    }
+    f->other_calls |= matched != b->streams;
+}
+
+/* ---- words */
+
+/* Why not all calls were held against each other; "": they were. tw_free. */
+static char *what_is_missing(struct tw_cmp *c, const struct chosen *a, const struct chosen *b,
+                             const struct found *f)
+{
+    if (a->lost || b->lost)
+        return tw_cmp_text(c, "; calls were not recorded, %llu in run %zu and %llu in run %zu",
+                           (unsigned long long)a->lost, a->side->index + 1,
+                           (unsigned long long)b->lost, b->side->index + 1);
+    if (a->unread || b->unread)
+        return tw_cmp_text(c, "; not all was recorded to its end");
+    if (a->cut || b->cut)
+        return tw_cmp_text(c, "; more than %zu calls are not looked at", tw_choices_most);
+    return tw_cmp_text(c, "%s", f->other_calls ? "; the other calls have no counterpart" : "");
+}
+
+static void say(struct tw_cmp *c, const struct chosen *a, const struct chosen *b,
+                const struct found *f, bool differ)
+{
+    char count[32], some[32], all[32];
+    char *missing = what_is_missing(c, a, b, f);
+    if (missing && f->differing)
+        tw_cmp_note(c,
+                    "NCCL ran %s %llu of %s (step %u of rank %d, %s %s) by %s in run %zu and by %s "
+                    "in run %zu; it chose otherwise for %s of the %s collectives that were "
+                    "compared%s%s",
+                    f->stream->function, (unsigned long long)f->a->sequence, f->stream->scope,
+                    f->a->step, f->stream->rank, tw_human_count((uint64_t)f->a->count, count),
+                    f->a->datatype, f->a->choice, a->side->index + 1, f->b->choice,
+                    b->side->index + 1, tw_human_count(f->differing, some),
+                    tw_human_count(f->compared, all), missing,
+                    differ ? "" : "; nothing else that was compared differs");
+    else if (missing && f->compared)
+        tw_cmp_note(c,
+                    "NCCL chose the same algorithms, protocols and channels in run %zu and run %zu "
+                    "for the %s collectives that were compared%s",
+                    a->side->index + 1, b->side->index + 1, tw_human_count(f->compared, all),
+                    missing);
+    else if (missing)
+        tw_cmp_note(c, "what NCCL chose was not compared between run %zu and run %zu: %s",
+                    a->side->index + 1, b->side->index + 1,
+                    missing[0] ? missing + 2 : "no call of either was recorded");
+    tw_free(missing);
+}
+
+void tw_choices(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, bool differ)
+{
+    struct chosen x, y;
+    struct found f = {.compared = 0};
+    if (c->quick)
+        return;
+    read_run(c, a, &x);
+    read_run(c, b, &y);
+    if (x.traces && y.traces) {
+        /* which calls are missing is not known, and NCCL's numbers may come twice (CUDA graphs) */
+        if (!x.lost && !y.lost)
+            compare_runs(&x, &y, &f);
+        say(c, &x, &y, &f, differ);
+    } else if (x.unread || y.unread) {
+        tw_cmp_note(c, "what NCCL chose was not compared: the records of run %zu cannot be read",
+                    (x.traces ? b : a)->index + 1);
+    } else if (x.traces || y.traces) {
+        tw_cmp_note(c, "what NCCL chose was not compared: it was recorded in run %zu alone",
+                    (x.traces ? a : b)->index + 1);
+    }
+    free_run(&x);
+    free_run(&y);
+}
