@@ -568,6 +568,11 @@ class Claims(Numbers, Shown):
             begins = arms and r.key[0] == INIT  # what a resumed arm starts with has no counterpart
             if before and not begins and not rules.allows(d, x, y, a.step, b.step):
                 need(not may_cause(r.key, a.key), "%s before it, and may be its cause", say(d))
+        if KINDS[a.key[1]] in HANDED_OVER or a.key[:2] == (INIT, WEIGHT):
+            steps = (a.step, b.step) if arms else (0, 0)
+            for d in differences(x.rows.get(steps[0], ()), y.rows.get(steps[1], ())):
+                found = d.a and d.b and d.a.key[:2] == (INIT, STATE) and d.type == "value"
+                need(not found, "%s, and it may have been drawn from that", found and say(d))
 
     def same_threads(self, claim, r):
         """What PyTorch computed, but for one operation by itself, was computed with as many threads."""
@@ -581,6 +586,8 @@ class Claims(Numbers, Shown):
         need(not numbers, "it was computed with other numbers of threads: %s", numbers)
 
 
+# What lines of the job hand over, and may have drawn before anything was recorded.
+HANDED_OVER = ("batch", "indices", "hyper", "value")
 COMPUTED = ("activation", "loss", "gradient (local)", "gradient", "moment", "weight")
 SIBLINGS = ("weight", "gradient (local)", "gradient", "moment")
 

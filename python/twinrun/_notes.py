@@ -464,6 +464,17 @@ class Notes:
         raise Refuted("it differs in no step in which nobody drew from it")
 
     @form(
+        r"generator (.+) differs at the start, too: whether something drew from it before that is "
+        r"not known, and nothing was seen to since: not counted"
+    )
+    def idle_from_the_start(self, name):
+        for d, x, step, y, other, _rules in self.states_of(name):
+            unmoved = not moves(x, step, d.a.key[2]) and not moves(y, other, d.a.key[2])
+            if unmoved and d.a.key[0] == INIT:
+                return
+        raise Refuted("it does not differ at the start of a step in which nobody drew from it")
+
+    @form(
         r"generator (.+) differs at the start, and agrees after user code moved it, as all else of "
         r"that step does: not counted"
     )

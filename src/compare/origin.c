@@ -566,6 +566,63 @@ static char *say_with(struct tw_cmp *c, char *what, const char *by)
     return text;
 }
 
+/* Is it of a sort that lines of the job may have drawn, at any time before it was recorded? */
+static bool is_from_outside(const struct tw_rec *r)
+{
+    switch (r->kind) {
+    case TWIN_KIND_BATCH:
+    case TWIN_KIND_INDICES:
+    case TWIN_KIND_HYPER:
+    case TWIN_KIND_VALUE: return true;
+    case TWIN_KIND_WEIGHT: return r->phase == TWIN_PHASE_INIT;
+    default: return false;
+    }
+}
+
+/* Does the other view hold the state with which that run found the generator of r, and another? */
+static bool is_other_at_start(const struct tw_view *v, const struct tw_rec *r,
+                              const struct tw_view *other)
+{
+    if (r->phase != TWIN_PHASE_INIT || r->kind != TWIN_KIND_STATE)
+        return false;
+    for (size_t i = 0; i < other->count; i++) {
+        const struct tw_rec *x = &other->rec[i];
+        if (x->phase == r->phase && x->kind == r->kind &&
+            strcmp(tw_rec_name(v, r), tw_rec_name(other, x)) == 0)
+            return x->digest.a != r->digest.a || x->digest.b != r->digest.b;
+    }
+    return false;
+}
+
+/*
+ * What comes from outside (batches, first weights, hyperparameters) may have been drawn from a
+ * generator before anything was recorded. Where the agent found a generator in another state in the
+ * other run, not all that this was made from was equal, though nobody was seen to draw from it
+ * (relevance.c). Sets *found to the beginning then. Returns 0 or an error of loading the first
+ * step.
+ */
+static int drawn_unseen(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                        const struct tw_rec *r, char **found, struct twin_error *err)
+{
+    struct tw_view first_a = {0}, first_b = {0};
+    const struct tw_view *x = a, *y = b;
+    int rc = 0;
+    if (!is_from_outside(r))
+        return 0;
+    if (r->step > 0 && !c->o->arms) {
+        x = &first_a, y = &first_b;
+        rc = tw_view_load(c, a->proc, 0, 0, &first_a, err);
+        if (rc == 0)
+            rc = tw_view_load(c, b->proc, 0, 0, &first_b, err);
+    }
+    for (size_t i = 0; rc == 0 && !*found && i < x->count; i++)
+        if (is_other_at_start(x, &x->rec[i], y))
+            *found = tw_cmp_copy(c, "the beginning");
+    tw_view_free(&first_a);
+    tw_view_free(&first_b);
+    return rc;
+}
+
 /*
  * Asks one reason after the other and stops at the first that holds: what kind of record it is,
  * then what it is made from, then what the agents noted that they cannot see.
@@ -593,6 +650,8 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         rc = hidden_input(c, a, x->a, &from, err);
     if (rc == 0 && !from && x->b != TW_NONE)
         rc = hidden_input(c, b, x->b, &from, err);
+    if (rc == 0 && !from)
+        rc = drawn_unseen(c, a, b, named, &from, err);
     if (rc == 0 && !from)
         hidden_at_seam(c, a, b, named, &from);
     if (rc == 0 && !from)

@@ -147,6 +147,29 @@ static bool differed_before(const struct idle *idle, const char *name)
     return a && b && (a->digest.a != b->digest.a || a->digest.b != b->digest.b);
 }
 
+/* Does the step hold the state with which the agent found this generator? */
+static bool found_here(const struct tw_view *v, const char *name)
+{
+    for (size_t i = 0; i < v->count; i++)
+        if (v->rec[i].phase == TWIN_PHASE_INIT && v->rec[i].kind == TWIN_KIND_STATE &&
+            strcmp(tw_rec_name(v, &v->rec[i]), name) == 0)
+            return true;
+    return false;
+}
+
+/* The note on a state that is taken out. Of the time before the first look at a generator nothing
+ * is known: origin.c asks what may have been drawn from it then. */
+static const char *note_for(const struct tw_view *v, const char *name, bool set)
+{
+    if (set)
+        return "generator %s differs at the start, and agrees after user code moved it, as all "
+               "else of that step does: not counted";
+    if (found_here(v, name))
+        return "generator %s differs at the start, too: whether something drew from it before that "
+               "is not known, and nothing was seen to since: not counted";
+    return "generator %s differs too, but nothing was seen to draw from it: not counted";
+}
+
 /*
  * For tw_stepdiff_drop(): is this difference the state of a generator that nobody draws from?
  * Python seeds its generators from the system's entropy, so their states differ in all runs and
@@ -173,12 +196,7 @@ static bool is_idle(const struct tw_diff *d, void *user)
                       name, r->step);
     /* In a zoom pair nobody is told: what the verdict says of generators is about the runs. */
     if (!idle->c->o->arms && !idle->c->zoom[0] && !differed_before(idle, name))
-        tw_cmp_note(idle->c,
-                    set ? "generator %s differs at the start, and agrees after user code moved it, "
-                          "as all else of that step does: not counted"
-                        : "generator %s differs too, but nothing was seen to draw from it: not "
-                          "counted",
-                    name);
+        tw_cmp_note(idle->c, note_for(idle->a, name, set), name);
     idle->dropped++;
     return true;
 }

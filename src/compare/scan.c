@@ -164,8 +164,14 @@ static void say_equal_before(struct tw_cmp *c, const struct tw_view *a, const st
      */
     for (size_t i = 0; i < a->count; i++) {
         const struct tw_rec *x = &a->rec[i];
-        if (d->to_b[i] == TW_NONE || b->rec[d->to_b[i]].content != x->content)
+        if (d->to_b[i] == TW_NONE)
             continue;
+        /* a state that nobody was seen to draw from counts for nothing, and is not equal either */
+        if (b->rec[d->to_b[i]].content != x->content) {
+            if (label_of(x) < LABELS)
+                differs[label_of(x)] |= x->kind == TWIN_KIND_STATE;
+            continue;
+        }
         /* not read, or a sample: not all of its kind are equal */
         if (!(x->flags & TWIN_REC_PART) && tw_rec_hidden(a, x)) {
             if (label_of(x) < LABELS)

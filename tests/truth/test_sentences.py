@@ -143,6 +143,11 @@ def idle_generator(a, b):
     edit(b, lambda t: add_series(t, "python", "rng", "state", 2, (2, 2)))
 
 
+def idle_from_the_start(a, b):
+    edit(a, lambda t: add_series(t, "python", "init", "state", 2, (1, 1)))
+    edit(b, lambda t: add_series(t, "python", "init", "state", 2, (2, 2)))
+
+
 def generator_set_again(a, b):
     for copy, state in ((a, 1), (b, 2)):
         edit(copy, lambda t, n=state: add_series(t, "python", "init", "state", 2, (n, n)))
@@ -234,6 +239,11 @@ SCENARIOS = [
         "values",
         "generator python differs too, but nothing was seen to draw from it",
         idle_generator,
+    ),
+    (
+        "values",
+        "generator python differs at the start, too: whether something drew from it before that",
+        idle_from_the_start,
     ),
     (
         "values",

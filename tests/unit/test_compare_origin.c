@@ -251,6 +251,71 @@ static void what_only_shows_a_difference_is_no_origin(void **state)
     }
 }
 
+/*
+ * A generator that the runs found in other states, and that nobody was seen to draw from: what
+ * lines of the job hand over may have been drawn from it before anything was recorded.
+ */
+static const struct {
+    enum twin_phase phase;
+    enum twin_kind kind;
+    const char *op;
+    uint32_t step;
+    bool drawn; /* it may have been */
+} handed_over[] = {
+    {TWIN_PHASE_DATA, TWIN_KIND_BATCH, "Linear", 0, true},
+    {TWIN_PHASE_DATA, TWIN_KIND_BATCH, "Linear", 1, true},
+    {TWIN_PHASE_DATA, TWIN_KIND_INDICES, "sampler", 0, true},
+    {TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "Linear", 0, true},
+    {TWIN_PHASE_OPTIMIZER, TWIN_KIND_HYPER, "SGD", 0, true},
+    {TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "Linear", 0, false},
+    {TWIN_PHASE_KERNEL, TWIN_KIND_OUT, "aten::mm", 1, false},
+};
+
+static struct synth *hands_over(size_t which, bool other_state, int run)
+{
+    struct synth *s = synth_new("handed");
+    struct twin_writer *w = synth_process(s, 0, 1, NULL);
+    const float *state = run == 1 && other_state ? z : y;
+    put(w, TWIN_PHASE_INIT, TWIN_KIND_STATE, "numpy", "", 0, x, 4);
+    synth_put(w, (struct synth_record){TWIN_PHASE_INIT, TWIN_KIND_STATE, "python"}, state, 4);
+    for (uint32_t step = 0; step < 2; step++) {
+        put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "input[0]", "", 0, x, 4);
+        if (step == handed_over[which].step)
+            put(w, handed_over[which].phase, handed_over[which].kind, "v", handed_over[which].op, 0,
+                run == 1 ? z : y, 4);
+        put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", "SGD", 0, y, 4);
+        synth_put(w, (struct synth_record){TWIN_PHASE_RNG, TWIN_KIND_STATE, "python"}, state, 4);
+        twin_writer_step_end(w);
+    }
+    return s;
+}
+
+static void what_may_have_been_drawn_before_the_first_record_is_no_origin(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * (sizeof handed_over / sizeof handed_over[0]); i++) {
+        size_t which = i / 2;
+        bool other = i % 2, drawn = other && handed_over[which].drawn;
+        struct synth *a = hands_over(which, other, 0), *b = hands_over(which, other, 1);
+        struct twin_verdict *v = compare(a, b, NULL);
+        if (v->first->role != (drawn ? TWIN_ROLE_UNKNOWN : TWIN_ORIGIN))
+            explain(v);
+        assert_string_equal(v->first->name, "v");
+        assert_int_equal(v->first->role, drawn ? TWIN_ROLE_UNKNOWN : TWIN_ORIGIN);
+        if (drawn)
+            assert_string_equal(v->first->between[0], "the beginning");
+        /* one of the two states is another */
+        if (handed_over[which].step == 0)
+            assert_int_equal(strstr(v->equal_before, "generator states") != NULL, !other);
+        assert_int_equal(has_note(v, "whether something drew from it before that is not known"),
+                         other);
+        assert_false(has_note(v, "differs too"));
+        twin_verdict_free(v);
+        synth_free(a);
+        synth_free(b);
+    }
+}
+
 /* Both fail, one of them a step later: what this one goes on to record was not made by the
  * difference of anything. */
 static void nothing_behind_the_end_of_a_failed_run_is_an_origin(void **state)
@@ -522,6 +587,7 @@ int main(void)
         cmocka_unit_test(replays_that_agree_acquit),
         cmocka_unit_test(a_hyperparameter_stays_the_headline),
         cmocka_unit_test(what_only_shows_a_difference_is_no_origin),
+        cmocka_unit_test(what_may_have_been_drawn_before_the_first_record_is_no_origin),
         cmocka_unit_test(nothing_behind_the_end_of_a_failed_run_is_an_origin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
