@@ -83,7 +83,7 @@ int tw_remote_add(const struct twin_launch_options *o, const struct tw_trial *as
  */
 int tw_remote_wait(struct tw_remote_run *x, const char *title, struct tw_trial *t,
                    struct twin_error *err);
-/* Tells runs of one engine to end, and waits for nothing. Who drops several tells all of them first,
+/* Tells runs of one engine to end, and waits for nothing. Who drops several tells all of them first
  * by one call: then they end beside each other. */
 void tw_remote_cancel(struct tw_remote_run *const *run, size_t count);
 /* Takes it back, whatever it does. NULL: nothing. */
