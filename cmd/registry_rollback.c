@@ -241,7 +241,8 @@ static int tell_rerun(struct tw_registry_use *u, const struct tw_model *m,
     struct twin_error err = TWIN_ERROR_INIT;
     const char *sentence, *help, *word = came_to(r, &sentence, &help);
     const size_t proven = proven_files(u, a, &err);
-    static const char digest_alone[] = "; without --rerun it comes back by its digest alone";
+    const char *alone = proven == a->count ? "; without --rerun it comes back by its digest alone"
+                                           : "";
     const unsigned long long number = v->number, production = m->production;
     tw_say("registry rollback: nothing was rolled back: %s@%llu %s", m->name, number, sentence);
     if (help == lacks[0].help) /* what else is missing the replay has said */
@@ -259,10 +260,10 @@ static int tell_rerun(struct tw_registry_use *u, const struct tw_model *m,
     else
         tw_put_to(stderr, "  stage   nothing of %s is in production, as before\n", m->name);
     if (help)
-        tw_put_to(stderr, "  try     %s%s\n", help, proven == a->count ? digest_alone : "");
+        tw_put_to(stderr, "  try     %s%s\n", help, alone);
     if (!u->a->json)
         return r->code;
-    char *all = help ? tw_printf("%s%s", help, proven == a->count ? digest_alone : "") : NULL;
+    char *all = help ? tw_printf("%s%s", help, alone) : NULL;
     int rc = tw_registry_put_json(
         u, json_pack(
                "{s:s, s:s, s:s, s:I, s:s, s:b, s:s, s:s, s:O?, s:o, s:o, s:s?, s:I, s:I, s:o}",

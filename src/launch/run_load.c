@@ -618,13 +618,14 @@ static void infer_end(struct reader *r, json_t *o, struct twin_run *run)
     run->exit_code = 128 + 9;
     run->elsewhere = is_elsewhere(o, run->host);
     run->in_progress = !run->elsewhere && launcher_alive(o);
-    run->message = tw_strdup(
-        run->in_progress ? "this run is still going on: what is here so far is not all of it"
-        : run->elsewhere
-            ? "this run was started on another machine or in another container, and no end of it "
-              "is written: whether it still goes on cannot be known here"
-            : "twinrun itself was ended before the job: its exit code, process table "
-              "and files are not known; the traces hold what the agents had written");
+    const char *what = "twinrun itself was ended before the job: its exit code, process table and "
+                       "files are not known; the traces hold what the agents had written";
+    if (run->in_progress)
+        what = "this run is still going on: what is here so far is not all of it";
+    else if (run->elsewhere)
+        what = "this run was started on another machine or in another container, and no end of it "
+               "is written: whether it still goes on cannot be known here";
+    run->message = tw_strdup(what);
     if (!run->message && r->rc == 0)
         r->rc = tw_no_memory(r->err, "reading %s", r->path);
     run->stdout_bytes = size_of(run->dir, "stdout");

@@ -81,8 +81,7 @@ static int put_runs(struct twin_ledger *l, const struct tw_noted *n,
     char *runs = tw_path_join(n->home, "runs"), *dir = runs ? tw_path_absolute(runs, NULL) : NULL;
     int rc = owner && dir ? 0 : twin_error_set(err, TWIN_ENOMEM, "out of memory");
     for (size_t i = 0; rc == 0 && i < n->count; i++)
-        if (lies_in(n->runs[i]->dir, dir) && !n->runs[i]->in_progress &&
-            !n->runs[i]->elsewhere)
+        if (lies_in(n->runs[i]->dir, dir) && !n->runs[i]->in_progress && !n->runs[i]->elsewhere)
             rc = tw_ledger_put_folder(l, owner, n->runs[i], safe, err);
     tw_free(owner);
     tw_free(runs);
