@@ -13,9 +13,11 @@ replaces the function.
 
 import __future__
 import ast
+import inspect
 import linecache
 import sys
 import textwrap
+import tokenize
 import types
 import warnings
 
@@ -51,19 +53,42 @@ _switch = _Switch([True])
 def _parsed(function):
     """(imports of the file that the function is from, its definition) as syntax trees, with the
     file's line numbers.
+
+    Only these lines are parsed: the whole of torch's files takes a tenth of a second at each start.
+    Where a line that only looks like an import, or a definition that ends elsewhere, makes that
+    another function, its code differs from the one that is there (_alike).
     """
     code = function.__code__
     lines = linecache.getlines(code.co_filename)
-    tree = ast.parse("".join(lines))
-    imports, found = [], None
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imports.append(node)  # CPython calls methods of imported names in a way of its own
-        elif isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            found = node if first == code.co_firstlineno else found
+    imports = [n for text in _import_texts(lines) for n in ast.parse(text).body]
+    first = code.co_firstlineno - 1
+    block = inspect.getblock(lines[first:])
+    above = [""] * first  # empty lines, so that it keeps its line numbers
+    if block[0][0].isspace():
+        above[-1] = "if 1:"  # and its columns, as a method
+    found = ast.parse("\n".join(above) + "\n" * (first > 0) + "".join(block)).body[0]
+    found = found.body[0] if isinstance(found, ast.If) else found
     found.decorator_list = []
     return imports, found
+
+
+def _import_texts(lines):
+    """Each import of a file, wherever it stands. CPython calls methods of imported names in a way
+    of its own.
+    """
+    for at, line in enumerate(lines):
+        text = line.lstrip()
+        if not text.startswith(("import ", "from ")):
+            continue
+        more = at + 1
+        while ("(" in text and ")" not in text or text.endswith("\\\n")) and more < len(lines):
+            text += lines[more]
+            more += 1
+        try:
+            ast.parse(text)
+        except SyntaxError:
+            continue  # a sentence of a docstring
+        yield text
 
 
 def _compiled(imports, node, like):
@@ -188,7 +213,7 @@ def put_into(function, around, leaving, objects):
         imports, node = _parsed(function)
         if not _alike(_compiled(imports, node, code), code):
             return False
-    except (OSError, SyntaxError, AttributeError, StopIteration):
+    except (LookupError, SyntaxError, AttributeError, StopIteration, tokenize.TokenError):
         return False
     has_doc = isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
     head, own = node.body[:has_doc], node.body[has_doc:]
