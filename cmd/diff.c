@@ -96,7 +96,7 @@ static const struct tw_pair examples[] = {
 static void note_in_ledger(const struct diff_args *a, const struct twin_verdict *v,
                            const struct twin_run *const *runs, size_t count)
 {
-    char *given = tw_home(a->home);
+    char *given = tw_home_to_read(a->home);
     char *home = given ? tw_path_absolute(given, NULL) : NULL;
     char *command = tw_shell_quote(runs[0]->argv, runs[0]->argc);
     if (home && access(home, W_OK) == 0)
@@ -205,7 +205,7 @@ static int run_shared(struct diff_args *a, const struct tw_operands *names)
     int rc = tw_processes_begin(&p);
     if (rc != 0)
         return rc;
-    char *home = tw_home(a->home);
+    char *home = tw_home_to_read(a->home);
     struct twin_run **runs = tw_runs_open("diff", home, names);
     const struct twin_run *const *opened = (const struct twin_run *const *)runs;
     rc = TW_EXIT_TROUBLE;
@@ -240,7 +240,7 @@ static int run(int argc, char **argv)
         tw_free(a.ignore.items);
         return tw_bisect_code(rc, a.bisect);
     }
-    char *home = tw_home(a.home);
+    char *home = tw_home_to_read(a.home);
     struct twin_run **runs = tw_runs_open("diff", home, &rest);
     rc = TW_EXIT_TROUBLE;
     /* The answer of --env is an object of its own; an error of it is said in words only. */

@@ -142,7 +142,7 @@ static int run(int argc, char **argv)
                                     "--openlineage");
     if (a.to.experiment && !a.to.mlflow)
         return tw_bad_use("export", "--experiment is of --mlflow, which was not given");
-    char *home = tw_home(a.home);
+    char *home = tw_home_to_read(a.home);
     struct twin_run **runs = tw_runs_open("export", home, &given);
     rc = runs ? 0 : TW_EXIT_TROUBLE;
     if (rc == 0 && a.parquet)

@@ -21,7 +21,9 @@ static const char about[] =
     "the origin or only carries a difference on.";
 
 static const struct tw_pair environment[] = {
-    {"TWINRUN_HOME", "folder that holds the runs; .twinrun in the working folder unless set"},
+    {"TWINRUN_HOME",
+     "folder that holds the runs; .twinrun in the working folder unless set, or, for commands that "
+     "only read runs, in the nearest folder above that has one"},
     {"TWINRUN_ROLLOUT", "flag file of a rollout, which record and run read"},
     {"NO_COLOR", "when set, nothing is coloured"},
     {NULL, NULL},

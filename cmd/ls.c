@@ -50,7 +50,7 @@ static const struct tw_pair exits[] = {
     {NULL, NULL},
 };
 static const struct tw_pair examples[] = {
-    {"twinrun ls", "all runs of the working folder's home"},
+    {"twinrun ls", "all runs of the home of the working folder, or of the nearest one above"},
     {"twinrun ls -n 5 --json", "the five newest, for a program"},
     {"twinrun ls --outcome differ --since 7d --command '*train.py*'", "what diverged this week"},
     {NULL, NULL},
@@ -236,11 +236,13 @@ static int run(int argc, char **argv)
         return tw_bad_use(
             "ls", "--since: expected 90m, 12h, 3d, 2w or a day such as 2026-11-21, found \"%s\"",
             a.since);
-    char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
+    char *given = tw_home_to_read(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     if (!home) {
         tw_free(given);
         return tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM}, "cannot list the runs");
     }
+    if (!a.json && !a.home && tw_starts(given, "../"))
+        tw_say("the runs of %s", given);
     l.home = home;
     l.rows = a.json ? json_array() : NULL;
     /* Rows of runs that go on are printed while this catches up. */
@@ -269,7 +271,8 @@ const struct tw_command tw_command_ls = {
     "ls",
     "list the recorded runs",
     synopsis,
-    "Lists the run folders of a home, newest first: name, how the job ended, wall time, steps, "
+    "Lists the run folders of a home (.twinrun here, or in the nearest folder above that has one "
+    "of yours), newest first: name, how the job ended, wall time, steps, "
     "records and the command. They come from the ledger, which is fast with thousands of runs, "
     "catches up with the folders first, and still knows runs whose folder gc has removed.\n\n"
     "A run is named to the other commands by its path, its folder's name, its id or the unique "

@@ -167,7 +167,7 @@ static int run(int argc, char **argv)
     if ((a.image_inside || a.image_beside) && !a.image)
         return tw_bad_use("pack", "--image-inside and --image-beside: expected --image with them");
     tw_progress_setup(a.quiet);
-    char *home = tw_home(a.home);
+    char *home = tw_home_to_read(a.home);
     struct twin_run *r = home ? tw_run_open(home, given.items[0]) : NULL;
     tw_free(home);
     if (!r)

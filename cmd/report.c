@@ -324,7 +324,7 @@ static int run(int argc, char **argv)
     if (a.html && a.json)
         return tw_bad_use("report",
                           "a page has no form in JSON; twinrun diff --json has the verdict");
-    char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
+    char *given = tw_home_to_read(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     rc = home ? 0
               : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM},
                            "report: cannot open the runs");

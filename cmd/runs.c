@@ -17,6 +17,11 @@ char *tw_home(const char *option)
     return option ? tw_strdup(option) : twin_home_default();
 }
 
+char *tw_home_to_read(const char *option)
+{
+    return option ? tw_strdup(option) : twin_home_nearest();
+}
+
 /* Made now, and tried: a home that cannot be written is said before the job is run. */
 char *tw_home_for_runs(const char *option, const char *command)
 {

@@ -15,7 +15,9 @@
 
 /* --home, or the default. malloc'ed; NULL when out of memory. */
 char *tw_home(const char *option);
-/* The same, absolute, made when missing. NULL when runs cannot be written there: command's
+/* The same for a command that makes no runs: it finds the home of a folder above, too. */
+char *tw_home_to_read(const char *option);
+/* As tw_home, absolute, made when missing. NULL when runs cannot be written there: command's
  * complaint was said. */
 char *tw_home_for_runs(const char *option, const char *command);
 /* Resolves and loads what the user typed; says what went wrong and returns NULL. */

@@ -170,7 +170,7 @@ static int run(int argc, char **argv)
     if (a.provenance && (a.verify || a.record || a.step != TW_NOT_GIVEN))
         return tw_bad_use("show", "--provenance is about the run, not about its records: leave out "
                                   "--step, --record and --verify");
-    char *home = tw_home(a.home);
+    char *home = tw_home_to_read(a.home);
     struct twin_error err = TWIN_ERROR_INIT;
     char *dir = NULL;
     /* Only a run that no folder is left of is looked for in the ledger: folders are the truth. */

@@ -217,7 +217,7 @@ static int run(int argc, char **argv)
         return rc;
     if (a.every_s == 0 || a.every_s > 3600)
         return tw_bad_use("top", "--every: expected 1s to 1h");
-    char *given = tw_home(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
+    char *given = tw_home_to_read(a.home), *home = given ? tw_path_absolute(given, NULL) : NULL;
     if (home && a.against)
         against = tw_run_open(home, a.against);
     struct top t = {.a = &a, .home = home};

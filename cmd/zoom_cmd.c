@@ -254,7 +254,7 @@ static int run(int argc, char **argv)
         return tw_bad_use("zoom", "--fresh-dir belongs to a command");
     tw_progress_setup(a.quiet);
     /* The home by its whole path: to rerun a job we go to its folder. */
-    char *named = tw_home(a.home);
+    char *named = rest.is_job ? tw_home(a.home) : tw_home_to_read(a.home);
     char *home = named ? tw_path_absolute(named, &err) : NULL; /* the working folder may change */
     tw_free(named);
     if (!home)

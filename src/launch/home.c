@@ -25,6 +25,44 @@ char *twin_home_default(void)
     return tw_strdup(given && *given ? given : ".twinrun");
 }
 
+/* A folder of ours? At the working folder itself (up is empty) whosever it is: it was always taken.
+ * One above that somebody else made, in /tmp say, is not ours to read from. */
+static bool is_our_home(const char *home, bool here)
+{
+    struct stat st;
+    return stat(home, &st) == 0 && S_ISDIR(st.st_mode) && (here || st.st_uid == geteuid());
+}
+
+/* Is the folder that `up` leads to the root, which is its own parent? Also when it cannot be seen:
+ * there is nothing above it for us. */
+static bool is_root(const char *up)
+{
+    struct stat at, above;
+    char *here = tw_printf("%s.", up), *parent = tw_printf("%s..", up);
+    bool root = !here || !parent || stat(here, &at) != 0 || stat(parent, &above) != 0 ||
+                (at.st_dev == above.st_dev && at.st_ino == above.st_ino);
+    tw_free(parent);
+    tw_free(here);
+    return root;
+}
+
+char *twin_home_nearest(void)
+{
+    enum { LEVELS = 64 };
+    char up[3 * LEVELS + 1] = "";
+    const char *given = getenv("TWINRUN_HOME");
+    for (int level = 0; !(given && *given) && level < LEVELS; level++) {
+        char *home = tw_printf("%s.twinrun", up);
+        if (!home || is_our_home(home, level == 0))
+            return home;
+        tw_free(home);
+        if (is_root(up))
+            break;
+        strcat(up, "../");
+    }
+    return twin_home_default();
+}
+
 char *tw_home_path(const char *home, struct twin_error *err)
 {
     char *name = home ? tw_strdup(home) : twin_home_default();

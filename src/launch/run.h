@@ -323,6 +323,9 @@ void twin_progress_ranks_of(const char *run_dir, struct twin_progress_ranks *out
 int twin_run_list(const char *home, char ***dirs, size_t *count, struct twin_error *err);
 /* The home folder in force (malloc'ed): $TWINRUN_HOME, else ./.twinrun. */
 char *twin_home_default(void);
+/* The home to read from: the same, and where ./.twinrun is not there, that of the nearest folder
+ * above which the user owns, if any. malloc'ed. */
+char *twin_home_nearest(void);
 /*
  * Makes the home, invisible to git (a .gitignore with `*`) unless there are other files of the
  * user's in it. Every command that writes into the home calls this first. TWIN_EIO, TWIN_ENOMEM.
