@@ -12,10 +12,14 @@
 #include "terminal.h"
 
 #include "base.h"
+#include "page_file.h"
+#include "show_run.h"
+
 #include "src/compare/compare.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,6 +47,7 @@ static const struct tw_pair exits[] = {
 };
 static const struct tw_pair examples[] = {
     {"twinrun record -- python train.py", "record one run; its folder is named on stderr"},
+    {"twinrun record --json run.json -- python train.py", "and what came of it, for a program"},
     {"twinrun diff last~1 last", "compare the last two runs"},
     {NULL, NULL},
 };
@@ -127,6 +132,31 @@ static void say_replicas(const struct twin_run *r)
     tw_free(text);
 }
 
+int tw_record_json_check(const char *verb, const struct tw_record_args *a)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    return tw_page_may_save(a->json, &err) == 0 ? 0 : tw_trouble(&err, "%s: --json", verb);
+}
+
+void tw_record_json(const struct tw_record_args *a, const struct twin_run *r)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    struct tw_shown_trace *traces = a->json ? tw_shown_open(r, false) : NULL;
+    json_t *j = traces ? tw_show_run_json(r, traces, false) : NULL;
+    char *text = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    char *line = text ? tw_printf("%s\n", text) : NULL;
+    if (a->json && !line)
+        tw_no_memory(&err, "for the run as JSON");
+    else if (a->json)
+        tw_write_file_atomic(a->json, line, strlen(line), &err);
+    if (err.code)
+        tw_trouble(&err, "the run is not written as JSON");
+    tw_free(line);
+    free(text);
+    json_decref(j);
+    tw_shown_close(traces, r);
+}
+
 static int run(int argc, char **argv)
 {
     struct record_options a = {0};
@@ -140,6 +170,8 @@ static int run(int argc, char **argv)
         return tw_bad_use(
             "record",
             "expected the job's command after --; write: twinrun record -- python train.py");
+    if ((rc = tw_record_json_check("record", &a.record)) != 0)
+        return rc;
     if ((rc = tw_data_verify("record", &a.record.data, a.record.home, a.record.quiet,
                              &a.record.verified)) >= 0)
         return rc;
@@ -161,6 +193,7 @@ static int run(int argc, char **argv)
         tw_say("recorded in %s", r->dir);
     }
     rc = tw_record_exit(&t);
+    tw_record_json(&a.record, r);
     tw_ledger_note_run(a.record.home, a.record.ledger, r);
     twin_run_free(r);
     return rc;

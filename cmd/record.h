@@ -9,7 +9,7 @@
 
 /* The options that both have; verified is filled in by tw_data_verify. */
 struct tw_record_args {
-    const char *home, *label, *ledger;
+    const char *home, *label, *ledger, *json;
     enum twin_level level;
     uint64_t steps, sketch_every;
     struct tw_steps_window window;
@@ -98,6 +98,14 @@ struct tw_record_args {
          "Output",                                                                     \
          "part of the run folder's name",                                              \
          offsetof(struct s, m.label)},                                                 \
+        {"json",                                                                       \
+         0,                                                                            \
+         TW_OPT_FILE,                                                                  \
+         "FILE",                                                                       \
+         NULL,                                                                         \
+         "Output",                                                                     \
+         "write the run to a file, as show --json prints it; stdout is the job's",     \
+         offsetof(struct s, m.json)},                                                  \
         TW_LEDGER_OPTION(s, m.ledger)
 
 /* A run that is to pass for the job itself: nobody in front sees it. Zeroed by the caller; code is
@@ -111,6 +119,11 @@ struct twin_launch_options tw_record_launch(const struct tw_record_args *a, char
 /* The exit code of a run that has ended so: the job's, or trouble where its ranks were to be alike
  * and were not. */
 int tw_record_exit(const struct tw_transparent *t);
+
+/* --json: says before the job is started what would keep the file from being written (verb: whose
+ * complaint), and writes it. Trouble afterwards is said and changes no exit code. */
+int tw_record_json_check(const char *verb, const struct tw_record_args *a);
+void tw_record_json(const struct tw_record_args *a, const struct twin_run *r);
 
 /* After a tw_trial_make that failed with err: runs the job all the same when it was not started,
  * and says how ("unwatched"). Returns the exit code. */

@@ -161,6 +161,7 @@ static int run_once(const struct run_args *a, char **argv, const struct world *w
     if (order && t.trial.end != TW_TRIAL_NOT_STARTED)
         tw_run_orders_report(order, r, a->record.quiet);
     int rc = tw_record_exit(&t);
+    tw_record_json(&a->record, r);
     tw_ledger_note_run(a->record.home, a->record.ledger, r);
     twin_run_free(r);
     return rc;
@@ -307,6 +308,11 @@ static int run(int argc, char **argv)
     if (a.cost && a.replay_order)
         return tw_bad_use("run", "--cost and --replay-order exclude each other: what is measured "
                                  "is the job without pins beside that with them");
+    if (a.cost && a.record.json)
+        return tw_bad_use("run", "--cost makes six runs and --json is of one: leave out --json, "
+                                 "and use show --json on the run that is meant");
+    if ((rc = tw_record_json_check("run", &a.record)) != 0)
+        return rc;
     if ((rc = tw_data_verify("run", &a.record.data, a.record.home, a.record.quiet,
                              &a.record.verified)) >= 0)
         return rc;

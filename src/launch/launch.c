@@ -11,6 +11,8 @@
  * The other files of this room do one of these steps each; launch.h says which. */
 #include "launch.h"
 
+#include "phrase.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -423,7 +425,9 @@ static char *stop_message(const struct tw_job *job)
     const char *name = stop_signal_name(job->stop_signal);
     char *const *why = job->o->stopped_because;
     switch (job->stop) {
-    case TW_STOP_STEPS: return tw_printf("stopped after %u steps as asked", job->o->max_steps);
+    case TW_STOP_STEPS:
+        return tw_printf("stopped after %u step%s as asked", job->o->max_steps,
+                         tw_plural_s(job->o->max_steps));
     case TW_STOP_ASKED:
         return tw_printf("stopped by twinrun: %s", why && *why ? *why : "enough was known");
     case TW_STOP_SIGNAL:

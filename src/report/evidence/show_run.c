@@ -10,6 +10,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "phrase.h"
 #include "put.h"
 #include "run_state.h"
 
@@ -50,9 +51,10 @@ static void text_trace(FILE *out, const char *path, const struct tw_shown_trace 
     }
     const struct twin_trace_info *i = twin_trace_info(o->trace);
     char *role = tw_printable(i->role, strlen(i->role));
-    tw_put_to(out, "  %-20s  rank %d of %d  pid %u  %s  %s steps  %s records  %s%s",
+    tw_put_to(out, "  %-20s  rank %d of %d  pid %u  %s  %s step%s  %s record%s  %s%s",
               tw_base_name(path), i->rank, i->world, i->pid, role ? role : "",
-              tw_human_count(i->steps, steps), tw_human_count(i->records, records),
+              tw_human_count(i->steps, steps), tw_plural_s(i->steps),
+              tw_human_count(i->records, records), tw_plural_s(i->records),
               tw_human_bytes(i->file_bytes, size), i->closed ? "" : "  not closed");
     if (i->dropped)
         tw_put_to(out, "  %s dropped", tw_human_count(i->dropped, records));
