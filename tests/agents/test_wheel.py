@@ -10,14 +10,13 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import zipfile
 
 import pytest
 from job_pool import pooled
 
-from conftest import ROOT, clean_environment
+from conftest import FULL, ROOT, clean_environment
 
 PYTHON = os.environ.get("TWINRUN_WHEEL_PYTHON", "")
 pytestmark = pytest.mark.skipif(
@@ -130,11 +129,12 @@ def test_the_source_distribution_is_the_checkout(made):
     assert "PKG-INFO" in names
 
 
-def venv(folder):
-    """A virtual environment that sees the packages of the Python that runs the tests."""
-    run(sys.executable, "-m", "venv", "--without-pip", folder)
-    site = next(folder.glob("lib/python3*/site-packages"))
-    (site / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+def venv(folder, python=sys.executable):
+    """A virtual environment that sees the packages of a Python: of that which runs the tests."""
+    run(python, "-m", "venv", "--without-pip", folder)
+    purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    (site,) = folder.glob("lib/python3*/site-packages")
+    (site / "beside.pth").write_text(run(python, "-c", purelib))
     return site
 
 
@@ -224,12 +224,11 @@ def test_who_waits_sees_how_far_it_is():
     assert said[-1] == "twinrun: 40 of 40 compiled"
 
 
-def test_it_is_said_on_the_terminal_while_pip_is_silent():
-    """pip keeps what a backend prints to itself."""
+def on_a_terminal(argv, env):
+    """(exit status, what the terminal showed)"""
     child, terminal = pty.fork()
     if child == 0:
-        code = HOOK + "wheel_hook.say('twinrun: 3 of 9 compiled')"
-        os.execvp("sh", ["sh", "-c", 'exec "$0" -c "$1" >/dev/null 2>&1', PYTHON, code])
+        os.execvpe(str(argv[0]), [str(word) for word in argv], clean_environment(env))
     said = b""
     try:
         while piece := os.read(terminal, 4096):
@@ -237,8 +236,36 @@ def test_it_is_said_on_the_terminal_while_pip_is_silent():
     except OSError:  # the end of a terminal
         pass
     os.close(terminal)
-    assert os.waitpid(child, 0)[1] == 0
-    assert b"twinrun: 3 of 9 compiled" in said
+    return os.waitpid(child, 0)[1], said.decode()
+
+
+def test_it_is_said_on_the_terminal_while_pip_is_silent():
+    """pip keeps what a backend prints to itself."""
+    code = HOOK + "wheel_hook.say('twinrun: 3 of 9 compiled')"
+    silent = ("sh", "-c", 'exec "$0" -c "$1" >/dev/null 2>&1', PYTHON, code)
+    rc, said = on_a_terminal(silent, {})
+    assert rc == 0 and "twinrun: 3 of 9 compiled" in said
+
+
+@pytest.mark.skipif(not FULL, reason="compiles everything: with --full")
+def test_pip_installs_the_source_distribution(made, tmp_path):
+    """With the back end that is there, without network and without a build folder; who waits sees
+    how far it is.
+    """
+    folder = tmp_path / "venv"
+    venv(folder, PYTHON)
+    install = ("install", "--no-index", "--no-deps", "--no-build-isolation", made["sdist"])
+    env = {"CC": "ccache gcc" if shutil.which("ccache") else None}
+    rc, said = on_a_terminal(
+        (PYTHON, "-m", "pip", "--python", folder / "bin/python", *install), env
+    )
+    assert rc == 0, said[-4000:]
+    assert len(re.findall(r"twinrun: \d+ of \d+ compiled, about \d+ s left", said)) >= 9, said
+    assert run(folder / "bin/twinrun", "--version") == f"twinrun {version()}\n"
+    trainer = folder.glob("lib/python3*/site-packages/twinrun/_bin/workloads/trainer")
+    check = ("check", "-q", "--runs", "2", "--", *trainer, "--ordered", "--steps", "3")
+    env = {"TWINRUN_HOME": str(tmp_path / "home")}
+    assert "SAME" in run(folder / "bin/twinrun", *check, env=env, cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
