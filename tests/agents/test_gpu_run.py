@@ -13,14 +13,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[2]
-DOUBLE = Path(os.environ.get("TWINRUN_BUILD", ROOT / "build")) / "tests/kernels/libcuda.so.1"
+BUILD = Path(os.environ.get("TWINRUN_BUILD", ROOT / "build"))
+DOUBLE = BUILD / "tests/kernels/libcuda.so.1"
 pytestmark = pytest.mark.skipif(not DOUBLE.exists(), reason="no double of the driver in the build")
 
 # Runs the script, and once more with the site of a barrier removed (struct cuda_double).
 TWICE = """
 import ctypes, runpy, sys
-script, double = sys.argv[1:]
-sys.argv = [script, "--double", double, "--tensors", "100"]
+script, double, build = sys.argv[1:]
+sys.argv = [script, "--double", double, "--tensors", "100", "--build", build]
 module = runpy.run_path(script)
 whole = module["main"]()
 functions = (ctypes.c_void_p * 4).in_dll(ctypes.CDLL(double), "twin_cuda_double")
@@ -37,7 +38,7 @@ if not module["torch"].cuda.is_available():
 
 def test_on_a_double():
     run = subprocess.run(
-        [sys.executable, "-c", TWICE, str(ROOT / "tests" / "gpu" / "run"), str(DOUBLE)],
+        [sys.executable, "-c", TWICE, str(ROOT / "tests" / "gpu" / "run"), str(DOUBLE), str(BUILD)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -47,6 +48,7 @@ def test_on_a_double():
     assert "100 tensors, of which 0 have other bits than on the host" in run.stdout
     assert "OTHER BITS: torch." in run.stdout
     assert "whole 0 broken 1\n" in run.stdout
+    assert run.stdout.count("NCCL (a double): NCCL ran AllReduce 0 of communicator 1") == 2
     assert torch.cuda.is_available() or (
         run.stdout.endswith("no GPU 2\n")
         and "PyTorch sees no GPU: expected a CUDA build of it and a driver" in run.stderr
