@@ -105,7 +105,8 @@ class Shown:
         if text == said + OBJECTS:
             need(objects(a, x) == objects(b, y), "%s holds other objects", name)
             return text
-        need(text in (said + "tensors equal", said + "contents equal"), "%s...", said)
+        known = (said + "tensors and other values equal", said + "contents equal")
+        need(text in known, "%s...", said)
         return text
 
     def inserted(self, claim):

@@ -9,6 +9,7 @@
 
 #include "phrase.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define KEPT_CAP ((size_t)8 << 20) /* more than the launcher keeps of one file */
@@ -22,10 +23,16 @@ static const char *base_name(const char *path)
 
 /* ---- checkpoints whose tensors were recorded */
 
-/* A checkpoint that an agent saw being saved: its file's name, and a hash of all tensors in it. */
+/*
+ * A checkpoint that an agent saw being saved: its file's name, a hash of all tensors in it, and one
+ * of all plain values. whole: each time that it was saved the agent told of these, and looked into
+ * everything.
+ */
 struct saved {
     char *name;
-    uint64_t hash;
+    uint64_t hash, values;
+    size_t times, told;
+    bool whole;
 };
 /* The checkpoints of a run; `p` is the process whose trace is being read. */
 struct saved_list {
@@ -49,13 +56,45 @@ static int take_saved(void *user, const struct twin_trace_record *r)
     if (i == l->n) {
         if (i >= 10000 || !tw_cmp_room(l->c, &l->s, l->n, &l->room, sizeof *l->s))
             return 1;
-        l->s[i] = (struct saved){tw_cmp_copy(l->c, name), 1};
+        l->s[i] = (struct saved){.name = tw_cmp_copy(l->c, name), .hash = 1, .whole = true};
         if (!l->s[i].name)
             return 1;
         l->n++;
     }
     l->s[i].hash = tw_mix64(tw_mix64(l->s[i].hash ^ r->digest.a) + r->digest.b);
+    l->s[i].times += s->kind == TWIN_KIND_FILE;
     return 0;
+}
+
+/* Reads the notes "checkpoint.digest", such as "6d056ab348cf97f0 0 last.pt": the digest of the
+ * plain values, how many objects were not looked into, the file's name. */
+static void take_values(struct saved_list *l)
+{
+    const char *key, *value;
+    for (size_t i = 0; twin_trace_note(l->p->trace, i, &key, &value); i++) {
+        char *end, *name;
+        if (strcmp(key, "checkpoint.digest") != 0)
+            continue;
+        const uint64_t digest = strtoull(value, &end, 16);
+        const unsigned long hidden = strtoul(end, &name, 10);
+        if (end == value || name == end || *name != ' ')
+            continue;
+        for (size_t k = 0; k < l->n; k++) {
+            struct saved *s = &l->s[k];
+            if (strcmp(s->name, name + 1) != 0)
+                continue;
+            s->values = tw_mix64(s->values ^ digest);
+            s->told++;
+            s->whole &= hidden == 0;
+        }
+    }
+}
+
+/* Is it shown that all of what was saved is equal, tensors and plain values? */
+static bool equal_saved(const struct saved *s, const struct saved *t)
+{
+    bool whole = s->whole && t->whole && s->told == s->times && t->told == t->times;
+    return whole && s->hash == t->hash && s->values == t->values;
 }
 
 /* For twin_trace_walk_some: what take_saved() looks at. Most traces have no such series. */
@@ -73,6 +112,7 @@ static void load_saved(struct tw_cmp *c, const struct tw_side *side, struct save
         l->p = &side->proc[i];
         if (twin_trace_walk_some(l->p->trace, is_saved, take_saved, NULL, l, NULL) == TWIN_ENOMEM)
             c->oom = true;
+        take_values(l);
         twin_trace_rest(l->p->trace);
     }
 }
@@ -423,13 +463,24 @@ static void judge_file(struct tw_cmp *c, const struct twin_run_file *x,
     if ((hashed && strcmp(x->sha256, y->sha256) == 0) || !is_compared(c, in->side_a, x->path))
         return;
     const struct saved *s = find_saved(&in->a, x->path), *t = find_saved(&in->b, y->path);
-    if (s && t && s->hash == t->hash) {
+    if (s && t && s->hash != t->hash)
+        return; /* its record differs: that is the finding */
+    /* the list of what is in the file itself says more than the records of a file of its name */
+    if (hashed && x->listing && judge_text(c, in, x, y, out))
+        return;
+    if (s && t && equal_saved(s, t)) {
         if (hashed)
-            say_benign(c, out, x, y, "tensors equal");
+            say_benign(c, out, x, y, "tensors and other values equal");
         return;
     }
-    if (s && t)
-        return; /* its record differs: that is the finding */
+    if (s && t && (hashed || x->bytes == y->bytes)) {
+        tw_texts_add(c, &out->unknown,
+                     tw_cmp_text(c,
+                                 "%s: file bytes differ; its tensors are equal, and whether its "
+                                 "other values are is not known (--ignore 'file:%s' leaves it out)",
+                                 x->path, x->path));
+        return;
+    }
     if (!hashed) {
         const char *why = x->why ? x->why : y->why;
         if (x->bytes != y->bytes)

@@ -501,6 +501,12 @@ def test_checkpoints_are_digested_without_their_plain_values():
         texts[0].replace("1.5", "2.5")
         == [value for key, value in other.notes if key == "checkpoint.values"][0]
     )
+    told = [
+        [value.split(" ", 2) for key, value in run.notes if key == "checkpoint.digest"]
+        for run in (one, other, observed("saving", args=("1.5",)))
+    ]
+    assert [name for _, _, name in told[0]] == [r["name"] for r in files]
+    assert told[0] == told[2] and told[0][0][0] != told[1][0][0]
 
 
 def test_recomputed_activations_are_marked():

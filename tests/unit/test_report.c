@@ -64,7 +64,7 @@ static struct twin_verdict differing(struct twin_finding *f)
         .scope = (char *)"",
         .op = (char *)"",
         .site = (char *)"",
-        .text = (char *)"checkpoint.pt: file bytes differ, tensors equal",
+        .text = (char *)"checkpoint.pt: file bytes differ, tensors and other values equal",
         .rel_l2 = NAN,
         .max_ulp = NAN};
     return (struct twin_verdict){
@@ -154,7 +154,7 @@ static void differ_text(void **state)
                "        size   312 of 1,048,576 elements, at most 2 ulp, relative L2 3.1e-8 (in\n"
                "               the reruns of the zoom)\n"
                "then    weights 17 -> loss 19 -> printed loss 24   drift x1.9 per step\n"
-               "benign  checkpoint.pt: file bytes differ, tensors equal\n"
+               "benign  checkpoint.pt: file bytes differ, tensors and other values equal\n"
                "next    twinrun show 9a8b7c6d --step 17   every record of that step\n"
                "        twinrun check --all --runs 10 -- python train.py   how often?\n");
     tw_free(out);

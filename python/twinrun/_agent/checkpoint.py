@@ -2,8 +2,9 @@
 """torch.save: the contents of what is saved, the container left out.
 
 The record's digest covers the tensors, in the order of the structure, with names, types and shapes.
-Plain values (an epoch, a time stamp) go into a note instead: they may differ between runs that are
-equal in everything that matters.
+Plain values (an epoch, a time stamp) go into a note instead: some may differ between runs that are
+equal in everything that matters. A second note has a digest of all of them, and how many objects
+were not looked into, so that a file of other bytes is not taken for an equal one.
 """
 
 import ctypes
@@ -17,6 +18,7 @@ from .native import CHECKPOINT, FILE
 
 TENSORS = 65536
 VALUES = 64  # plain values in the note
+DIGESTED = 65536  # and in the digest
 NOTE_BYTES = 4000
 DEPTH = 12
 
@@ -50,6 +52,8 @@ class Contents:
         self.torch = torch
         self.parts = []  # what the digest covers
         self.values = []  # (path, text)
+        self.digested = []  # all of them, whole
+        self.hidden = 0  # objects and values that nobody looked at
         self.count = 0
         self.seen = {}  # id -> container; kept alive, so that no id comes back as another's
 
@@ -60,12 +64,17 @@ class Contents:
                     "a checkpoint holds more than %d tensors, or one more than %d containers deep: not all were recorded"
                     % (TENSORS, DEPTH)
                 )
+            self.hidden += 1
             return
         if isinstance(value, self.torch.Tensor):
             self._tensor(path, value)
         elif value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-            if len(self.values) < VALUES:
-                self.values.append((path, repr(value)[:120]))
+            self._plain(path, repr(value))
+        elif isinstance(value, (self.torch.dtype, self.torch.device)):
+            self._plain(path, repr(value))
+        elif isinstance(value, tensors._OPAQUE):  # pickled by its name
+            name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
+            self._plain(path, "%s.%s" % (getattr(value, "__module__", ""), name))
         elif tensors._is_array(value):
             self._array(path, value)
         elif id(value) in self.seen:
@@ -80,11 +89,27 @@ class Contents:
             self.seen[id(value)] = value
             for i, inner in enumerate((list if isinstance(value, list) else tuple).__iter__(value)):
                 self.add("%s[%d]" % (path, i), inner, depth + 1)
-        elif not isinstance(value, tensors._OPAQUE):
+        else:
             self.seen[id(value)] = value
             inside = _state_of(value, self.torch)
+            # a module has more attributes than are looked at
+            self.hidden += isinstance(value, self.torch.nn.Module)
             if inside is not None:
                 self.add("%s<%s>" % (path, type(value).__name__), inside, depth + 1)
+            else:
+                self.hidden += 1
+
+    def _plain(self, path, text):
+        if len(self.values) < VALUES:
+            self.values.append((path, text[:120]))
+        if len(self.digested) < DIGESTED:
+            self.digested.append("%s = %s" % (path, text))
+        else:
+            self.hidden += 1
+
+    def digest_of_values(self):
+        data = "\n".join(self.digested).encode("utf-8", "surrogatepass")
+        return S.lib.quick_digest(ctypes.addressof(ctypes.create_string_buffer(data)), len(data))
 
     def _tensor(self, path, tensor):
         for suffix, part in tensors.parts(tensor):
@@ -131,6 +156,9 @@ def _saved(value, file):
     pending.flush()
     optim.look_at_checkpoint()
     core.saw("checkpoint")
+    core.note(
+        "checkpoint.digest", "%016x %d %s" % (contents.digest_of_values(), contents.hidden, name)
+    )
     if contents.values:
         text = "\n".join("%s = %s" % pair for pair in contents.values)
         core.note("checkpoint.values", ("step %d %s\n%s" % (S.step, name, text))[:NOTE_BYTES])
