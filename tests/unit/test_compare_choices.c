@@ -26,7 +26,7 @@ struct made {
     uint32_t skip; /* leaves out the call of this number, from 1 */
     bool swap;     /* the calls of a step in another order */
     bool later;    /* steps are numbered from 1 */
-    bool none, empty, open, torn, lost, twice, other_sequence;
+    bool none, empty, open, torn, lost, twice, other_sequence, extra;
 };
 
 static void put_call(struct twin_writer *w, const struct made *m, const char *function,
@@ -68,6 +68,8 @@ static void write_calls(const char *folder, const char *name, const struct made 
                      m->count && which == 1 ? m->count : 1000 + which,
                      which == 1 && m->choice && step >= m->from ? m->choice : RING);
         }
+    if (m->extra)
+        put_call(w, m, "Reduce", 0, 0, 7, TREE);
     if (m->lost)
         twin_writer_note(w, "nccl.lost", "3");
     twin_writer_close(w);
@@ -240,6 +242,15 @@ static void test_other_calls(void **state)
     expect(&usual, &size, TWIN_SAME,
            "NCCL chose the same algorithms, protocols and channels in run 1 and run 2 for the 6 "
            "collectives that were compared; the other calls have no counterpart");
+    const struct made shorter = {.skip = STEPS * CALLS}, extra = {.extra = true};
+    expect(&usual, &shorter, TWIN_SAME,
+           "NCCL chose the same algorithms, protocols and channels in run 1 and run 2 for the 14 "
+           "collectives that were compared; the other calls have no counterpart");
+    const char *all = "NCCL chose the same algorithms, protocols and channels in run 1 and run 2 "
+                      "for the 15 collectives that were compared; the other calls have no "
+                      "counterpart";
+    expect(&usual, &extra, TWIN_SAME, all);
+    expect(&extra, &usual, TWIN_SAME, all);
     const struct made sequence = {.other_sequence = true, .choice = TREE, .from = 2};
     expect(&usual, &sequence, TWIN_SAME,
            "NCCL chose the same algorithms, protocols and channels in run 1 and run 2 for the 6 "
