@@ -25,7 +25,7 @@
 #include "src/base/base.h"
 
 enum { COMMS = 1024, NAME_BYTES = 64, LABEL_BYTES = 160, WORD_BYTES = 32, KNOWN = 512 };
-#define RING_BYTES ((size_t)256 << 10) /* some thousand records, a thread */
+#define RING_BYTES ((size_t)1 << 20) /* 18,000 records, a thread */
 
 enum comm_state { UNKNOWN, LABELLED, ENDED };
 
