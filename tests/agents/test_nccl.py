@@ -36,6 +36,8 @@ def environment(tmp_path, **more):
 def record(tmp_path, *words, expected=0, **more):
     """The folder of a recorded run of the double, and what it printed."""
     env = environment(tmp_path, **{"TWINRUN_NCCL": "on", **more})
+    runs = tmp_path / "home" / "runs"
+    before = set(runs.iterdir()) if runs.exists() else set()
     done = subprocess.run(
         [TWINRUN, "record", "-q", "--", DOUBLE, *words],
         env=env,
@@ -45,8 +47,8 @@ def record(tmp_path, *words, expected=0, **more):
         cwd=tmp_path,
     )
     assert done.returncode == expected, done.stderr
-    runs = tmp_path / "home" / "runs"
-    return max(runs.iterdir(), key=lambda p: (p / "run.json").stat().st_mtime_ns), done.stdout
+    (run,) = set(runs.iterdir()) - before
+    return run, done.stdout
 
 
 def calls_of(run):
