@@ -50,11 +50,41 @@ const element = (tag, attributes = {}, ...children) => {
   return e;
 };
 
+/** Puts a text on the clipboard, also where the page may not write there by itself: then by a selection. */
+const copyText = async (/** @type {string} */ text) => {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = /** @type {HTMLTextAreaElement} */ (element('textarea', { readonly: '', 'aria-hidden': 'true' }));
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand('copy');
+    area.remove();
+    return done;
+  }
+};
+
+/** Beside every block of text that is meant to be taken along, a button that takes it. */
+const addCopyButtons = () => {
+  for (const pre of document.querySelectorAll('main pre')) {
+    const button = element('button', { type: 'button', class: 'copy', 'aria-label': 'Copy this text' }, 'Copy');
+    button.addEventListener('click', async () => {
+      button.textContent = await copyText(pre.textContent || '') ? 'Copied' : 'Not copied';
+    });
+    const around = element('div', { class: 'code' });
+    pre.replaceWith(around);
+    around.append(pre, button);
+  }
+};
+
 /** Pictures that draw themselves again when the window, the colours or the paper change. @type {{draw(): void}[]} */
 const pictures = [];
 const drawAll = () => pictures.forEach(p => p.draw());
 
 const start = async () => {
+  addCopyButtons();
   for (const place of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll('.draw'))) {
     const fallback = [...place.childNodes];
     place.textContent = '';

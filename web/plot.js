@@ -23,7 +23,7 @@ class Plot {
     /** uPlot's columns; of each of our series the place of its line, and of its interval's two ends. */
     this.columns = [this.x];
     this.lines = head.series.map((/** @type {any} */ s, /** @type {number} */ i) => {
-      const line = { name: s.name, index: this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1, low: 0, high: 0, number: i, lone: false };
+      const line = { name: s.name, index: this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1, low: 0, high: 0, number: i, lone: false, sparse: false };
       if (s.interval) {
         line.low = this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1;
         line.high = this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1;
@@ -32,6 +32,11 @@ class Plot {
     });
     /** A single known point makes no line, and no area: it is marked, and its interval is a bar. */
     for (const line of this.lines) line.lone = this.columns[line.index].filter(y => y != null).length === 1;
+    /** Of values that stand alone, a step of many, the line says less than the points: they are marked, too. */
+    for (const line of this.lines) {
+      const y = this.columns[line.index];
+      line.sparse = y.some((/** @type {any} */ v, /** @type {number} */ i) => v != null && y.length > 1 && y[i - 1] == null && y[i + 1] == null);
+    }
     this.canvasPlace = element('div', { tabindex: '0', role: 'application', 'aria-roledescription': 'plot',
       'aria-label': `${head.title} ${head.yName} over ${head.xName}, ${this.lines.length} series. Arrow keys read it out, Escape shows all.` });
     this.readout = element('p', { class: 'readout', role: 'status' });
@@ -54,7 +59,7 @@ class Plot {
     const series = [{}];
     for (const line of this.lines) {
       series[line.index] = { label: line.name, stroke: () => self.colour(line.number), width: 2, dash: DASHES[Math.floor(line.number / 7) % 4], spanGaps: false,
-        points: { show: head.style === 'points' || line.lone, size: 7 } };
+        points: { show: head.style === 'points' || line.lone || line.sparse, size: head.style === 'points' || line.lone ? 7 : 5 } };
       for (const end of line.low ? [line.low, line.high] : [])
         series[end] = { stroke: 'transparent', width: 0, points: { show: false } };
     }

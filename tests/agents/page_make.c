@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* page_make FILE COLUMNS ROWS: a page whose every cell test_page.py can compute again. Its names
- * are hostile. */
+ * are hostile. page_make FILE curves: the curves of two runs, measured in every fifth step, in all,
+ * and in all but some in which the value was NaN. */
 #include "src/report/page.h"
+#include "src/report/report.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define EVIL "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'"
 
@@ -59,6 +62,45 @@ static void heatmap(struct twin_page *p, size_t columns, size_t rows)
     free(text);
 }
 
+enum { STEPS = 20, CURVES = 6 };
+
+static void curves(struct twin_page *p)
+{
+    static char nothing[] = "", loss[] = "loss";
+    static const enum twin_curve_kind kind[] = {TWIN_CURVE_LOSS, TWIN_CURVE_GRADIENT,
+                                                TWIN_CURVE_WEIGHT};
+    struct twin_curve curve[CURVES];
+    double y[CURVES][STEPS];
+    for (size_t i = 0; i < CURVES; i++) {
+        const bool sparse = kind[i / 2] == TWIN_CURVE_GRADIENT;
+        const bool was_nan = kind[i / 2] == TWIN_CURVE_WEIGHT && i % 2 == 0;
+        for (size_t step = 0; step < STEPS; step++) {
+            const bool open = (sparse && step % 5 != 0) || (was_nan && step >= 5 && step < 10);
+            y[i][step] = open ? NAN : 1 + (double)(step * (i + 1));
+        }
+        curve[i] = (struct twin_curve){.kind = kind[i / 2],
+                                       .name = i < 2 ? loss : nothing,
+                                       .run = i % 2,
+                                       .y = y[i],
+                                       .steps = STEPS,
+                                       .not_finite = was_nan ? 5 : 0};
+    }
+    twin_report_curves(p, &(struct twin_curves){.curve = curve, .count = CURVES}, NULL, NULL);
+}
+
+static int write_page(struct twin_page *p, const char *path)
+{
+    char *html = NULL;
+    size_t bytes = 0;
+    int rc = twin_page_finish(p, &html, &bytes, NULL);
+    FILE *f = rc == 0 ? fopen(path, "w") : NULL;
+    if (!f || fwrite(html, 1, bytes, f) != bytes || fclose(f) != 0)
+        return 2;
+    twin_page_close(p);
+    free(html);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const double x[] = {1, 2, 4, 8};
@@ -68,9 +110,13 @@ int main(int argc, char **argv)
     static const double z[] = {1, 2, 3, 4};
     const struct twin_page_series series[] = {{EVIL, y, low, high}, {"other", z, NULL, NULL}};
     struct twin_page *p = twin_page_open(EVIL);
-    char *html = NULL;
-    size_t bytes = 0;
-    if (argc != 4 || !p)
+    if (argc < 3 || !p)
+        return 2;
+    if (strcmp(argv[2], "curves") == 0) {
+        curves(p);
+        return write_page(p, argv[1]);
+    }
+    if (argc != 4)
         return 2;
     twin_page_verdict(p, TWIN_MOOD_FOUND, "DIFFER", EVIL, EVIL);
     heatmap(p, strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
@@ -84,11 +130,5 @@ int main(int argc, char **argv)
                                                .count = 4,
                                                .series = series,
                                                .series_count = 2});
-    int rc = twin_page_finish(p, &html, &bytes, NULL);
-    FILE *f = rc == 0 ? fopen(argv[1], "w") : NULL;
-    if (!f || fwrite(html, 1, bytes, f) != bytes || fclose(f) != 0)
-        return 2;
-    twin_page_close(p);
-    free(html);
-    return 0;
+    return write_page(p, argv[1]);
 }

@@ -232,10 +232,54 @@ def test_check_writes_what_it_says(browser, build, twinrun, tmp_path, shots):
     if relative:
         assert float(said.split()[-1]) == pytest.approx(relative, rel=0.06)
     assert p.wrong == []
+    # what stands under "What next?" is taken along by a button
+    command = p.page.locator("main pre").first
+    p.page.evaluate("""() => {
+        window.taken = [];
+        Object.defineProperty(navigator, 'clipboard', { value: { writeText: async t => { window.taken.push(t); } } });
+    }""")
+    p.page.locator(".copy").first.click()
+    p.page.wait_for_function("document.querySelector('.copy').textContent === 'Copied'")
+    assert p.page.evaluate("window.taken") == [command.text_content()]
     p.page.set_viewport_size({"width": 380, "height": 700})
     p.settle()
     assert p.page.evaluate("document.documentElement.scrollWidth <= 380")
     p.page.screenshot(path=shots / "check-narrow.png", full_page=True)
+    assert p.wrong == []
+    p.page.close()
+
+
+def test_what_is_measured_in_some_steps_is_seen(browser, build, run, tmp_path, shots):
+    """Dots, and a line that joins them; but no line where the value was NaN."""
+    path = tmp_path / "curves.html"
+    r = run([build / "tests" / "agents" / "page_make", path, "curves"])
+    assert r.rc == 0, r
+    p = Page(browser, path)
+    p.page.screenshot(path=shots / "curves.png", full_page=True)
+    loss, gradients, weights = (
+        p.page.evaluate("""() => [...document.querySelectorAll('.draw')].map(({picture: p}) => {
+        const canvas = p.u.root.querySelector('canvas'), c = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+        c.drawImage(canvas, 0, 0);
+        const rgb = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
+        // is anything of a run's colour seen in the column of a step?
+        const at = step => p.lines.map(l => {
+            const x = Math.round(p.u.valToPos(step, 'x', true)), b = p.u.bbox, d = c.getImageData(x, b.top, 1, b.height).data, want = rgb(p.colour(l.number));
+            for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 99 && [0, 1, 2].every(k => Math.abs(d[i + k] - want[k]) < 40)) return true;
+            return false;
+        });
+        return { dots: p.lines.map(l => l.sparse), at: [2, 7, 12].map(at) };
+    })""")
+    )
+    everywhere = [[True, True]] * 3
+    assert loss == {"dots": [False, False], "at": everywhere}
+    assert gradients == {"dots": [True, True], "at": everywhere}
+    assert weights == {"dots": [False, False], "at": [[True, True], [False, True], [True, True]]}
+    said = p.page.get_by_text("A dot is a step in which it was measured")
+    assert said.count() == 1
+    assert (
+        p.page.get_by_text("5 values are NaN or infinite; the lines are open there.").count() == 1
+    )
+    assert drawn(p.page) == []
     assert p.wrong == []
     p.page.close()
 
@@ -493,6 +537,19 @@ def drawn(page):
             const copy = new OffscreenCanvas(c.width || 1, c.height || 1).getContext('2d', { willReadFrequently: true });
             if (c.width && c.height) copy.drawImage(c, 0, 0);
             if (new Set(new Uint32Array(copy.getImageData(0, 0, copy.canvas.width, copy.canvas.height).data.buffer)).size < 3) empty.push('canvas: ' + named(c));
+        }
+        const rgb = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
+        const near = (d, i, c) => [0, 1, 2].every(k => Math.abs(d[i + k] - c[k]) < 12);
+        for (const { picture } of document.querySelectorAll('.draw')) {
+            if (!picture?.u) continue;  // a plot: of each line that has a value something is seen
+            const canvas = picture.u.root.querySelector('canvas');
+            const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+            copy.drawImage(canvas, 0, 0);
+            const d = copy.getImageData(0, 0, canvas.width, canvas.height).data;
+            const colours = picture.lines.filter(l => picture.columns[l.index].some(y => y != null)).map(l => rgb(picture.colour(l.number)));
+            let seen = colours.length === 0;
+            for (let i = 0; i < d.length && !seen; i += 4) seen = d[i + 3] === 255 && colours.some(c => near(d, i, c));
+            if (!seen) empty.push('plot: ' + named(canvas));
         }
         for (const s of document.querySelectorAll('main svg')) if (!s.children.length) empty.push('svg: ' + named(s));
         for (const t of document.querySelectorAll('table')) if (t.querySelectorAll('tr').length < 2) empty.push('table: ' + t.textContent.slice(0, 80));

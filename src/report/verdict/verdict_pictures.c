@@ -419,10 +419,12 @@ static void one_name(struct twin_page *p, const struct twin_finding *first,
     struct twin_page_series *series = tw_calloc(count, sizeof *series);
     char **name = tw_calloc(count, sizeof *name), room[128];
     /* the longest curve decides the width; ranks are named only when there are several */
-    size_t steps = 1, ranks = 0;
+    size_t steps = 1, ranks = 0, open = 0;
+    uint64_t bad = 0;
     for (size_t i = 0; i < count; i++) {
         steps = c[i].steps > steps ? c[i].steps : steps;
         ranks += c[i].rank != c[0].rank;
+        bad += c[i].not_finite;
     }
     /* every n-th step, so that at most DRAWN_STEPS points remain */
     const size_t every = (steps + DRAWN_STEPS - 1) / DRAWN_STEPS, n = (steps + every - 1) / every;
@@ -432,8 +434,10 @@ static void one_name(struct twin_page *p, const struct twin_finding *first,
         x[i] = (double)(i * every);
     for (size_t i = 0; ok && i < count; i++) {
         /* a run that ended earlier has no value there */
-        for (size_t k = 0; k < n; k++)
+        for (size_t k = 0; k < n; k++) {
             y[i * n + k] = k * every < c[i].steps ? c[i].y[k * every] : NAN;
+            open += k * every < c[i].steps && isnan(y[i * n + k]);
+        }
         char run[32];
         snprintf(run, sizeof run, "run %zu", c[i].run + 1);
         const char *who = label ? label[c[i].run] : run;
@@ -441,9 +445,6 @@ static void one_name(struct twin_page *p, const struct twin_finding *first,
         series[i] = (struct twin_page_series){.name = name[i], .y = &y[i * n]};
         ok = name[i] != NULL;
     }
-    uint64_t bad = 0;
-    for (size_t i = 0; i < count; i++)
-        bad += c[i].not_finite;
     if (ok)
         twin_page_plot(p,
                        &(struct twin_page_plot){
@@ -456,10 +457,15 @@ static void one_name(struct twin_page *p, const struct twin_finding *first,
                            .count = n,
                            .series = series,
                            .series_count = count,
+                           /* a step without a value is no end, unless the value was NaN */
+                           .join = bad == 0,
                            .mark = first ? first->step_a : 0,
                            .mark_name = first && tw_is_record(first) ? "first difference" : NULL});
     else
         no_memory(p);
+    if (open && !bad)
+        twin_page_small(p, "A dot is a step in which it was measured; between them nothing is "
+                           "known, and the line only joins them.");
     if (bad)
         twin_page_small(p, "%llu value%s NaN or infinite; the lines are open there.",
                         (unsigned long long)bad, bad == 1 ? " is" : "s are");
