@@ -281,7 +281,9 @@ class Heatmap {
   /** The groups' names at the left edge, each at its first row, with a line above. Returns the room that they take. */
   drawGroups(/** @type {CanvasRenderingContext2D} */ c, /** @type {string[]} */ group) {
     const { dpr, x, y } = this.area, v = this.view;
-    const widest = Math.max(...[...new Set(group.slice(v.r, v.r + v.nr))].slice(0, 200).map(g => c.measureText(g).width)), wide = Math.min(x * 0.5, widest + 8 * dpr);
+    const widest = (/** @type {string[]} */ names) => Math.max(...[...new Set(names.slice(v.r, v.r + v.nr))].slice(0, 200).map(g => c.measureText(g).width));
+    /** Half of the room, and what the rows' names leave of theirs. */
+    const wide = Math.min(x - Math.min(x * 0.5, widest(this.head.row) + 16 * dpr), widest(group) + 8 * dpr);
     let free = 0; // below the name before
     c.textAlign = 'left';
     c.fillStyle = css('--soft');
@@ -290,10 +292,18 @@ class Heatmap {
       const top = this.rectOf(v.c, r).y, mid = Math.max(top + 7 * dpr, y + 5 * dpr);
       if (r > v.r) c.fillRect(0, top, x - 1, 1);
       if (mid - 6 * dpr < free) continue;
-      c.fillText(this.fit(c, group[r], wide - 4 * dpr), 0, mid);
+      c.fillText(this.fitGroup(c, group[r], wide - 4 * dpr), 0, mid);
       free = mid + 6 * dpr;
     }
     return wide;
+  }
+
+  /** Of a group the rank comes first: cut off, it would leave equal names for all ranks. */
+  fitGroup(/** @type {CanvasRenderingContext2D} */ c, /** @type {string} */ text, /** @type {number} */ room) {
+    const rank = /^rank (\d+), /.exec(text);
+    if (!rank || c.measureText(text).width <= room) return this.fit(c, text, room);
+    const short = `r${rank[1]} `;
+    return short + this.fit(c, text.slice(rank[0].length), room - c.measureText(short).width);
   }
 
   fit(/** @type {CanvasRenderingContext2D} */ c, /** @type {string} */ text, /** @type {number} */ room) {

@@ -603,6 +603,29 @@ def test_the_page_of_every_command(browser, pages, shots, name):
     p.page.close()
 
 
+def test_names_of_groups_tell_ranks_apart_on_a_phone(browser, pages):
+    p = Page(browser, pages["check-ranks"])
+    p.page.set_viewport_size({"width": 400, "height": 800})
+    p.settle()
+    groups, written = p.page.evaluate("""() => {
+        const map = [...document.querySelectorAll('.draw')].map(d => d.picture).find(p => p.head.group);
+        const written = [], real = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, x, y) { if (x === 0) written.push([text, y, this.measureText(text).width]); return real.call(this, text, x, y); };
+        map.draw();
+        CanvasRenderingContext2D.prototype.fillText = real;
+        return [[...new Set(map.head.group)], written];
+    }""")
+    names = [text for text, _, _ in written]
+    assert len(names) == len(groups) and len(set(names)) == len(groups), (names, groups)
+    for name, group in zip(names, groups):
+        rank, what = re.fullmatch(r"rank (\d+), (.*)", group).groups()
+        assert name.startswith((f"rank {rank}, ", f"r{rank} ")) and name[-3:] == what[-3:]
+    places = [y for _, y, _ in written]
+    assert all(below - above >= 11 for above, below in zip(places, places[1:])), places
+    assert p.wrong == []
+    p.page.close()
+
+
 @pytest.mark.skipif(not FULL, reason="a million cells: TWINRUN_FULL=1")
 def test_a_million_cells(browser, made, shots):
     path = made(1000, 1000)
