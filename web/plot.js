@@ -68,7 +68,7 @@ class Plot {
       scales: { x: { time: false, distr: head.logX ? 3 : 1, range: this.pad(head.logX, head.style === 'points') },
         y: { distr: head.logY ? 3 : 1, range: head.logY ? undefined : (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => self.rangeY(lo, hi) } },
       axes: [{ ...axis, ...(whole ? { incrs: WHOLE } : {}), size: 36, labelSize: 22, label: head.xName, ...(few ? { splits: () => self.x, filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(x => x === null ? '' : number(x)) },
-        { ...axis, ...(head.logY ? { splits: (/** @type {any} */ u) => self.decades(u), filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), label: head.yName, size: 64, labelSize: 22, values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(y => y === null ? '' : number(y)) }],
+        { ...axis, ...(head.logY ? { splits: (/** @type {any} */ u) => self.decades(u), filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), label: head.yName, size: 64, labelSize: 22, values: (/** @type {any} */ _, /** @type {number[]} */ v, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ by) => self.labels(v, head.logY ? 0 : by) }],
       bands: head.style === 'fan' ? this.lines.filter((/** @type {any} */ l) => l.low).map((/** @type {any} */ l) => ({ series: [l.high, l.low], fill: () => self.colour(l.number) + '38' })) : [],
       cursor: { drag: { x: true, y: false }, points: { size: 7 } },
       hooks: { draw: [(/** @type {any} */ u) => self.drawOver(u)], setCursor: [(/** @type {any} */ u) => self.say(u.cursor.idx ?? -1)] },
@@ -94,6 +94,13 @@ class Plot {
   decades(/** @type {any} */ u) {
     const low = Math.floor(Math.log10(u.scales.y.min)), high = Math.ceil(Math.log10(u.scales.y.max)), by = Math.ceil((high - low) / 8) || 1;
     return Array.from({ length: Math.floor((high - low) / by) + 1 }, (_, i) => +`1e${low + i * by}`);
+  }
+
+  /** Labels that lie `by` apart have as many digits as it takes to tell one from the next: a loss moves in its fifth. */
+  labels(/** @type {number[]} */ values, /** @type {number} */ by) {
+    const largest = Math.max(...values.map(y => Math.abs(y || 0)));
+    const digits = by > 0 && largest > 0 ? Math.min(15, Math.max(4, Math.ceil(Math.log10(largest / by)) + 2)) : 4;
+    return values.map(y => y === null ? '' : number(y, digits));
   }
 
   width() { return Math.max(240, this.place.clientWidth); }

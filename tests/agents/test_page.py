@@ -274,6 +274,10 @@ def test_what_is_measured_in_some_steps_is_seen(browser, build, run, tmp_path, s
     assert loss == {"dots": [False, False], "at": everywhere}
     assert gradients == {"dots": [True, True], "at": everywhere}
     assert weights == {"dots": [False, False], "at": [[True, True], [False, True], [True, True]]}
+    # a loss that hardly moves: each label of its axis says something else
+    labels = p.page.evaluate("document.querySelector('.draw').picture.u.axes[1]._values")
+    assert len(labels) > 2 and len(set(labels)) == len(labels), labels
+    assert all(re.fullmatch(r"2\.3\d{0,7}", label) for label in labels), labels
     said = p.page.get_by_text("A dot is a step in which it was measured")
     assert said.count() == 1
     assert (
