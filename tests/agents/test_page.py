@@ -394,7 +394,7 @@ PROMISED = {
         *CURVES,
     ],
     "check-ranks": [*APART, *CURVES],
-    "diff": [*APART, *CURVES],
+    "diff": [*APART, *CURVES, "Were they made in the same world?"],
     "report-one": CURVES,
     "report-several": ["Which runs are equal, and until when?", *APART[1:], *CURVES],
     "isolate": [

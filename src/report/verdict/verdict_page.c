@@ -10,6 +10,9 @@
 #include "phrase.h"
 #include "verdict_page.h"
 
+#include "src/provenance/provenance.h"
+
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -237,6 +240,62 @@ static void page_origins(struct twin_page *p, const struct twin_transplant *t)
     twin_page_table_end(p);
 }
 
+/* The rows of a table of what differs in code, libraries, variables and machine. Names and places,
+ * which change no number, are counted. */
+static void world_rows(struct twin_page *p, const struct twin_world_differences *d)
+{
+    static const char *const columns[] = {"What", "Run 1", "Run 2", "May change bits", NULL};
+    enum { ROWS = 10 * LISTED };
+    size_t real = 0, names = 0;
+    for (size_t i = 0; i < d->count; i++)
+        *(d->item[i].power == TWIN_POWER_NOISE ? &names : &real) += 1;
+    if (real)
+        twin_page_table(p, columns, "t   ");
+    for (size_t i = 0, row = 0; i < d->count && row < ROWS; i++) {
+        const struct twin_world_difference *x = &d->item[i];
+        static const char *const may[] = {"yes: it decides about numbers", "perhaps", "seldom"};
+        if (x->power == TWIN_POWER_NOISE)
+            continue;
+        twin_page_cell(p, "%s: %s", x->group, x->what);
+        twin_page_cell(p, "%s", x->a ? x->a : "(not there)");
+        twin_page_cell(p, "%s", x->b ? x->b : "(not there)");
+        twin_page_cell(p, "%s", may[x->power]);
+        row++;
+    }
+    if (real)
+        twin_page_table_end(p);
+    if (real > ROWS)
+        twin_page_small(p, "%zu more are listed by twinrun diff --env.", real - ROWS);
+    if (real)
+        twin_page_small(p, "That something differs here does not say that it is the cause: twinrun "
+                           "isolate finds that out.");
+    else
+        twin_page_small(p, "Nothing that was recorded of their worlds differs.");
+    if (names)
+        twin_page_small(p, "Names and places, which change no number, are left out: %zu differ.",
+                        names);
+}
+
+/* Of diff: where the two runs were made in different worlds, a reader looks there first. */
+static void page_worlds(struct twin_page *p, const struct twin_report *r)
+{
+    struct twin_world_differences d = {0};
+    json_t *a = NULL, *b = NULL;
+    if (!r->verb || strcmp(r->verb, "diff") != 0 || r->run_count != 2)
+        return;
+    twin_page_heading(p, "Were they made in the same world?");
+    if (twin_provenance_load(r->runs[0]->dir, &a, NULL) != 0 ||
+        twin_provenance_load(r->runs[1]->dir, &b, NULL) != 0)
+        twin_page_small(p, "Not known: of run %d there is no record of its world.", a ? 2 : 1);
+    else if (twin_provenance_diff(a, b, &d, NULL) != 0)
+        p->body.failed = TWIN_ENOMEM;
+    else
+        world_rows(p, &d);
+    twin_world_differences_free(&d);
+    json_decref(a);
+    json_decref(b);
+}
+
 /* Folded away at the end: how each run ended, and the verdict as the terminal shows it, 100 columns
  * wide. */
 static void runs(struct twin_page *p, const struct twin_report *r)
@@ -292,6 +351,7 @@ struct twin_page *twin_report_page(const struct twin_report *r,
     if (v->transplant)
         page_origins(p, v->transplant);
     twin_report_draw(p, r, pictures);
+    page_worlds(p, r);
     page_findings(p, "What differs and does not matter",
                   "Time stamps, file bytes around equal tensors and the like.", v->benign,
                   v->benign_count);
