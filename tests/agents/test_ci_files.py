@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from conftest import FULL
+
 CI = Path(__file__).resolve().parents[2] / "ci"
 ACTION = yaml.safe_load((CI / "github" / "action.yml").read_text())
 TEMPLATE = yaml.safe_load((CI / "gitlab" / "twinrun.yml").read_text())[".twinrun"]
@@ -150,3 +152,20 @@ def test_what_is_installed_is_one_word(runner, job):
     package = "twinrun==0.1; touch pwned"
     runner(job, package=package)
     assert runner.asked.read_text().split("\n")[:-1] == ["-m", "pip", "install", package]
+
+
+HOOKS = os.environ.get("TWINRUN_HOOKS_PYTHON", "")
+
+
+@pytest.mark.skipif(
+    not (FULL and HOOKS),
+    reason="TWINRUN_HOOKS_PYTHON names no Python with check-jsonschema (./dev test --full makes one)",
+)
+@pytest.mark.parametrize(
+    "schema, file",
+    [("github-actions", "github/action.yml"), ("gitlab-ci", "gitlab/twinrun.yml")],
+)
+def test_the_published_schema_takes_it(schema, file):
+    words = ["--builtin-schema", "vendor." + schema, CI / file]
+    done = subprocess.run([HOOKS, "-m", "check_jsonschema", *words], stdout=subprocess.PIPE)
+    assert done.returncode == 0, done.stdout.decode()

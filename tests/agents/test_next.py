@@ -3,10 +3,12 @@
 copies, suggestions that can be pasted.
 """
 
+import json
+import re
 import shlex
 
 import pytest
-from conftest import FULL
+from conftest import FULL, ROOT
 
 pytestmark = pytest.mark.usefixtures("light")
 
@@ -124,6 +126,10 @@ def test_the_line_that_draws_is_the_headline(twinrun, python, work):
     assert done.rc == 1, done
     assert "aten::randn   job.py:5 in make" in done.out, done
     assert "::error file=job.py,line=5," in done.out, done
+    tasks = json.loads((ROOT / "ci/vscode/tasks.json").read_text())["tasks"]
+    pattern = tasks[0]["problemMatcher"]["pattern"]  # what an editor looks for
+    met = re.search(pattern["regexp"], done.out, re.M)
+    assert met and met.group(pattern["file"], pattern["line"]) == ("job.py", "5"), done
     assert "torch was drawn from before any seed was set" in done.out, done
 
 
