@@ -62,9 +62,11 @@ static struct tw_replay_args replay_args(const struct tw_registry_args *a)
 
 /* In the child: replays, and hands on through the pipe why nothing came of it. Where we print JSON
  * the replay's own words go to stderr. */
-static _Noreturn void become_replay(const struct tw_registry_args *a, const char *place, int out)
+static _Noreturn void become_replay(const struct tw_registry_args *a, const char *into,
+                                    const char *place, int out)
 {
-    const struct tw_replay_args replay = replay_args(a);
+    struct tw_replay_args replay = replay_args(a);
+    replay.into = into;
     struct tw_replay_end end;
     if (a->json)
         dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -94,8 +96,8 @@ static json_t *read_told(int in)
 
 /* twinrun replay of the package in `place`, in a process of its own, since a replay changes the
  * working folder and the environment. Its exit code is r->code. */
-static int replay_in(const struct tw_registry_args *a, const char *place, struct rerun *r,
-                     struct twin_error *err)
+static int replay_in(const struct tw_registry_args *a, const char *into, const char *place,
+                     struct rerun *r, struct twin_error *err)
 {
     int told[2], status = 0;
     if (pipe2(told, O_CLOEXEC) != 0)
@@ -103,7 +105,7 @@ static int replay_in(const struct tw_registry_args *a, const char *place, struct
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0)
-        become_replay(a, place, told[1]);
+        become_replay(a, into, place, told[1]);
     close(told[1]);
     json_t *o = pid > 0 ? read_told(told[0]) : NULL;
     close(told[0]);
@@ -151,22 +153,29 @@ static int replay_package(struct tw_registry_use *u, const struct tw_version *v,
 {
     struct twin_error lost = TWIN_ERROR_INIT;
     struct tw_artifact files = {0};
-    char *place = tw_printf("%s.package", u->a->into);
-    if (!place)
-        return tw_no_memory(err, "for a package");
-    int rc = find_package(u, v, a, &r->package, &files, &lost);
+    struct tw_beside beside = {.root = -1};
+    char *name = tw_printf("%s.package", u->a->into), *place = NULL;
+    char *into = name ? twin_replay_beside(name, err) : NULL;
+    int rc = into ? find_package(u, v, a, &r->package, &files, &lost) : TWIN_ENOMEM;
+    rc = rc ? rc : tw_beside_open(&beside, name, &lost);
+    if (rc == 0 && !(place = tw_path_join(beside.temp, "package")))
+        rc = tw_no_memory(&lost, "for a package");
     rc = rc ? rc : tw_artifact_restore(&files, u->r.store, place, &lost);
-    if (rc == 0) {
-        rc = replay_in(u->a, place, r, err);
-        tw_remove_tree(place, NULL, NULL); /* the store has it */
+    if (!into) {
+        rc = name ? err->code : tw_no_memory(err, "for a package");
+    } else if (rc == 0) {
+        rc = replay_in(u->a, into, place, r, err);
     } else {
         r->code = TW_EXIT_TROUBLE;
         r->missing = json_string("package");
         snprintf(r->why, sizeof r->why, "%s", lost.message);
         rc = 0;
     }
+    tw_beside_close(&beside, name, false, rc, NULL); /* the store has it */
     tw_artifact_free(&files);
     tw_free(place);
+    tw_free(into);
+    tw_free(name);
     return rc;
 }
 

@@ -207,6 +207,9 @@ struct twin_unpacked {
  * of what is not there.
  */
 char *twin_replay_folder(const char *into, const char *package, struct twin_error *err);
+/* The first of PACKAGE-replay, PACKAGE-replay-2, ... that is not there (tw_free); the package need
+ * not be. NULL: as above. */
+char *twin_replay_beside(const char *package, struct twin_error *err);
 /* Would twin_replay_place make this folder? */
 bool twin_replay_is_new(const char *folder);
 /* Of a replay that did not start: takes away what was put into its folder, and the folder itself if

@@ -101,26 +101,30 @@ static int make_private(const char *into, bool *made, struct twin_error *err)
 /* How many replays of a package may lie beside it without a name of their own. */
 enum { REPLAYS_MOST = 999 };
 
-/* The first of PACKAGE-replay, PACKAGE-replay-2, ... that is not there. */
+char *twin_replay_beside(const char *package, struct twin_error *err)
+{
+    for (unsigned i = 1; i <= REPLAYS_MOST; i++) {
+        char *out = i == 1 ? tw_printf("%s-replay", package)
+                           : tw_printf("%s-replay-%u", package, i);
+        if (!out)
+            tw_no_memory(err, "making the folder of a replay");
+        if (!out || twin_replay_is_new(out))
+            return out;
+        tw_free(out);
+    }
+    twin_error_set(err, TWIN_EIO, "%s-replay and %d more are there: name one with --into", package,
+                   REPLAYS_MOST - 1);
+    return NULL;
+}
+
+/* By its real path. */
 static char *folder_beside(const char *package, struct twin_error *err)
 {
     char *real = realpath(package, NULL), *out = NULL;
-    if (!real) {
+    if (real)
+        out = twin_replay_beside(real, err);
+    else
         twin_error_system(err, "%s", package);
-        return NULL;
-    }
-    for (unsigned i = 1; i <= REPLAYS_MOST; i++) {
-        out = i == 1 ? tw_printf("%s-replay", real) : tw_printf("%s-replay-%u", real, i);
-        if (!out || twin_replay_is_new(out))
-            break;
-        tw_free(out);
-        out = NULL;
-        if (i == REPLAYS_MOST)
-            twin_error_set(err, TWIN_EIO, "%s-replay and %d more are there: name one with --into",
-                           real, REPLAYS_MOST - 1);
-    }
-    if (!out && !(err && err->code))
-        tw_no_memory(err, "making the folder of a replay");
     free(real);
     return out;
 }

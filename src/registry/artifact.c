@@ -277,40 +277,6 @@ static int restore_file(const struct tw_artifact_file *f, struct tw_store *s, in
     return rc;
 }
 
-int tw_beside_open(struct tw_beside *p, const char *path, struct twin_error *err)
-{
-    struct stat st;
-    *p = (struct tw_beside){.root = -1};
-    if (lstat(path, &st) == 0)
-        return twin_error_set(err, TWIN_EIO, "%s is there already: nothing is replaced", path);
-    p->temp = tw_printf("%s.restoring-%ld-XXXXXX", path, (long)getpid());
-    if (!p->temp)
-        return tw_no_memory(err, "writing %s", path);
-    if (!mkdtemp(p->temp)) {
-        tw_free(p->temp);
-        p->temp = NULL;
-        return twin_error_system(err, "cannot make a folder beside %s", path);
-    }
-    p->root = open(p->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (p->root < 0 || fchmod(p->root, 0755) != 0)
-        return twin_error_system(err, "cannot open %s", p->temp);
-    return 0;
-}
-
-int tw_beside_close(struct tw_beside *p, const char *path, bool keep, int rc,
-                    struct twin_error *err)
-{
-    const bool kept = keep && rename(p->temp, path) == 0;
-    if (keep && !kept)
-        rc = twin_error_system(err, "cannot put %s in place", path);
-    if (p->root >= 0)
-        close(p->root);
-    if (p->temp && !kept)
-        tw_remove_tree(p->temp, NULL, NULL);
-    tw_free(p->temp);
-    return rc;
-}
-
 int tw_artifact_restore(const struct tw_artifact *a, struct tw_store *s, const char *path,
                         struct twin_error *err)
 {

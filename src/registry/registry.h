@@ -228,6 +228,21 @@ int tw_artifact_read(struct tw_store *s, const char *digest, struct tw_artifact 
 int tw_artifact_restore(const struct tw_artifact *a, struct tw_store *s, const char *path,
                         struct twin_error *err);
 
+/* ---- beside.c
+ *
+ * A folder beside `path`, which is not there yet, to be filled and put in its place whole. What a
+ * process that was killed left there goes. */
+struct tw_beside {
+    char *temp;
+    int root; /* it, opened */
+};
+/* Close it in any case. */
+int tw_beside_open(struct tw_beside *p, const char *path, struct twin_error *err);
+/* keep: it becomes `path`; else it is removed. rc: of what was done meanwhile, and returned where
+ * nothing more goes wrong. */
+int tw_beside_close(struct tw_beside *p, const char *path, bool keep, int rc,
+                    struct twin_error *err);
+
 /* The same as an OCI image layout (oci.c): name and tag are those of the image, whose config is the
  * artifact's manifest. */
 int tw_artifact_oci(const struct tw_artifact *a, struct tw_store *s, const char *name,

@@ -19,17 +19,6 @@ int tw_registry_take(struct tw_registry *r, struct tw_entry *e, struct twin_erro
 bool tw_subjects_hold(const struct twin_subjects *s, const char *prefix, size_t prefix_bytes,
                       const struct tw_artifact *a);
 
-/* A folder beside `path`, which is not there yet, to be filled and put in its place whole. */
-struct tw_beside {
-    char *temp;
-    int root; /* it, opened */
-};
-/* Close it in any case. */
-int tw_beside_open(struct tw_beside *p, const char *path, struct twin_error *err);
-/* keep: it becomes `path`; else it is removed. rc: of what was done meanwhile, and returned where
- * nothing more goes wrong. */
-int tw_beside_close(struct tw_beside *p, const char *path, bool keep, int rc,
-                    struct twin_error *err);
 
 /* Stores a file that was read already, by the digest of what was read: `text` of n bytes. */
 int tw_store_put_read(struct tw_store *s, const char *path, const char *text, size_t n,

@@ -4,6 +4,7 @@ who write at once, killed promotions, stores that lose or are full, keys that ru
 """
 
 import base64
+import fcntl
 import hashlib
 import json
 import os
@@ -321,6 +322,26 @@ def test_a_killed_rollback_is_done_or_is_not(registry):
 
 def test_a_killed_promote_is_done_or_is_not(registry):
     kill_promotions(registry, KILLS)
+
+
+def test_what_a_killed_restore_left_goes_with_the_next_one(registry):
+    """As large as a model, and its plaintext; what somebody is still filling stays."""
+    in_production(registry, b"one", b"two")
+    left, filled, other = (
+        registry.work / name
+        for name in ("back.pt.restoring-7-abcdef", "back.pt.restoring-8-ghijkl", "back.pt.restored")
+    )
+    for folder in left, filled, other:
+        folder.mkdir()
+        (folder / "model.pt").write_bytes(b"half")
+    held = os.open(filled, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    registry("rollback", "resnet", "--into", "back.pt", "--key", "ana.key")
+    os.close(held)
+    assert (registry.work / "back.pt").read_bytes() == b"one"
+    assert not left.exists() and filled.exists() and other.exists()
+    registry("get", "resnet@2", "--into", "back.pt.x")
+    assert filled.exists()  # of another place
 
 
 def test_a_full_store_takes_nothing(registry, work):
