@@ -336,7 +336,11 @@ def asyncio_tasks(tasks):
 
     def as_completed(*args, **named):
         results_order.not_recorded(sys._getframe(1))
-        return original(*args, **named)
+        try:
+            return original(*args, **named)
+        except BaseException as error:
+            pins.hide(error)
+            raise
 
     tasks.as_completed = functools.update_wrapper(as_completed, original)
     put_in_package(tasks, "as_completed")
@@ -362,7 +366,11 @@ def loader(module):
 
     def _reset(self, *args, **named):
         epochs.put(self, None)
-        reset(self, *args, **named)
+        try:
+            reset(self, *args, **named)
+        except BaseException as error:
+            pins.hide(error)
+            raise
         if not getattr(self, "_in_order", True):
             call = results_order.begin(LOADER, NONE, sys._getframe(1))
             if call is not None:
@@ -401,13 +409,13 @@ def loader(module):
     def _get_data(self):
         epoch = epochs.get(self)
         try:
-            if epoch is None:
-                return get_data(self)
-            message = await_place(self, epoch)
+            # in what is only recorded no frame of ours is left in the traceback of an error
+            plain = epoch is None or not (epoch.call.replayed() or epoch.held or epoch.error)
+            message = get_data(self) if plain else await_place(self, epoch)
         except BaseException as error:
             pins.hide(error)
             raise
-        if isinstance(message[0], int):
+        if epoch is not None and isinstance(message[0], int):
             epoch.call.told(message[0])
         return message
 

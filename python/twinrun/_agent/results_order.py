@@ -170,7 +170,10 @@ class Call:
             self.release("expected no more results there, found one")
         self.at += 1
         self.late_since = None
-        self.put(self.result(place))
+        try:
+            self.put(self.result(place))
+        except Exception as error:  # the result is the job's, whatever we fail at
+            faults.pass_on(error)
 
     def replayed(self):
         return self.places is not None and self.process.on and self.process is _process
