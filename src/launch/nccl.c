@@ -2,8 +2,8 @@
 /*
  * Whether NCCL is asked to load our agent as its profiler plugin (agents/nccl), by the variable
  * NCCL_PROFILER_PLUGIN. NCCL loads one such plugin: one of the user's own stays, and a note says
- * what is not seen for it. A job on a machine without a GPU is not asked; TWINRUN_NCCL=on and off
- * have the last word.
+ * what is not seen for it. It is asked with TWINRUN_NCCL=on only, as long as the plugin has not run
+ * in a job on a GPU (docs/internals/nccl.md).
  */
 #include "launch.h"
 
@@ -17,9 +17,7 @@ static const char variable[] = "NCCL_PROFILER_PLUGIN";
 
 static bool is_wanted(const char *said)
 {
-    if (said && *said)
-        return strcmp(said, "off") != 0;
-    return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+    return said && *said && strcmp(said, "off") != 0;
 }
 
 /* Does a file of NCCL's settings name a plugin? Lines are NAME=value, "#" begins a comment. */

@@ -113,9 +113,10 @@ def noted(run):
 
 
 def test_who_is_asked(tmp_path):
-    """Not who says no; not who has a plugin: by variable, in a file, or in a folder."""
-    run, said = record(tmp_path, CALLS[0], TWINRUN_NCCL="off")
-    assert said == "ok 0\n" and not (run / "nccl").exists() and not noted(run)
+    """Not who does not ask; not who has a plugin: by variable, in a file, or in a folder."""
+    for word in ("off", ""):
+        run, said = record(tmp_path, CALLS[0], TWINRUN_NCCL=word)
+        assert said == "ok 0\n" and not (run / "nccl").exists() and not noted(run)
 
     own = record(tmp_path, CALLS[0], NCCL_PROFILER_PLUGIN="libmine.so")
     conf = tmp_path / "nccl.conf"
