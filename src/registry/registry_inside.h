@@ -19,7 +19,6 @@ int tw_registry_take(struct tw_registry *r, struct tw_entry *e, struct twin_erro
 bool tw_subjects_hold(const struct twin_subjects *s, const char *prefix, size_t prefix_bytes,
                       const struct tw_artifact *a);
 
-
 /* Stores a file that was read already, by the digest of what was read: `text` of n bytes. */
 int tw_store_put_read(struct tw_store *s, const char *path, const char *text, size_t n,
                       char sha256[65], struct twin_error *err);
