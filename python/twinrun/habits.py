@@ -18,6 +18,7 @@ import json
 import re
 import sys
 import tokenize
+import warnings
 from urllib.parse import quote
 
 # rule: (what is wrong, what to do)
@@ -269,7 +270,9 @@ def look(path, text=None):
         with tokenize.open(path) as file:
             text = file.read()
     silent = allowed(text)
-    tree = ast.parse(text, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the source, such as an escape that is none
+        tree = ast.parse(text, path)
     found = [Finding(path, *each) for each in Source(tree).found]
     found = [each for each in found if each.rule not in silent.get(each.line, ())]
     return sorted(found, key=lambda each: (each.line, each.column, each.rule))
@@ -348,8 +351,13 @@ def main(argv=None):
         if asked.sarif == "-":
             sys.stdout.write(text)
         else:
-            with open(asked.sarif, "w") as file:
-                file.write(text)
+            try:
+                with open(asked.sarif, "w") as file:
+                    file.write(text)
+            except OSError as error:
+                said = "expected a file to write to, found: %s" % error.strerror
+                print("%s: %s" % (asked.sarif, said), file=sys.stderr)
+                trouble = True
     return 2 if trouble else 1 if findings else 0
 
 

@@ -160,7 +160,7 @@ def test_from_the_command_line(tmp_path):
     """Text for people and editors, SARIF beside it; a file that is none of Python is trouble, and
     the others are looked at all the same.
     """
-    (tmp_path / "good.py").write_text("import random\nrandom.seed(7)\n")
+    (tmp_path / "good.py").write_text("import random\nrandom.seed(7)\nx = '\\d'\n")
     (tmp_path / "a b.py").write_text("import random\n\nrandom.seed()\n")
     (tmp_path / "none.py").write_text("def :\n")
     (tmp_path / "bytes.py").write_bytes(b"x = '\xff\0'\n")
