@@ -548,8 +548,8 @@ char *twin_search_evidence_text(const struct twin_search_report *r,
     }
     for (size_t i = 0; i < r->test_count; i++) {
         tw_buf_printf(
-            &b, "contrast  %s in %llu comparisons: ", r->test[i].parted ? "diverged" : "clean",
-            (unsigned long long)r->test[i].compared);
+            &b, "contrast  %s in %llu comparison%s: ", r->test[i].parted ? "diverged" : "clean",
+            (unsigned long long)r->test[i].compared, tw_plural_s(r->test[i].compared));
         if (r->arms && tw_set_count(&r->test[i].freed) == 0)
             tw_buf_puts(&b, "A itself");
         else

@@ -217,7 +217,7 @@ static void what_it_rests_on(void **state)
     r.dropped = set_of(ENTROPY);
     says(twin_search_evidence_text(&r, candidate),
          "baseline  2 of 2 comparisons diverge (0.158 to 1), hazard per step 0.25, at least 0.125\n"
-         "contrast  diverged in 1 comparisons: threads\n"
+         "contrast  diverged in 1 comparison: threads\n"
          "contrast  clean in 3 comparisons: clock\n"
          "arranged  FPPFFPPF (seed 7, confirmation 1; F free, P pinned)\n"
          "clusters  natural divergences come in clusters (p = 0.012, correlation 0.5 from one run "
