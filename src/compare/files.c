@@ -452,6 +452,33 @@ static bool is_compared(struct tw_cmp *c, const struct tw_side *side, const char
     return false;
 }
 
+/* Where a symbolic link leads; NULL for a file. */
+static const char *target_of(const struct twin_run_file *f)
+{
+    return f->why && tw_starts(f->why, TW_FILES_LINK) ? f->why + strlen(TW_FILES_LINK) : NULL;
+}
+
+/* Two links, or one and a file. Names that differ in facts of their runs are one place. */
+static void judge_link(struct tw_cmp *c, const struct twin_run_file *x,
+                       const struct twin_run_file *y, const struct files *in,
+                       struct tw_last_resort *out)
+{
+    const char *to_a = target_of(x), *to_b = target_of(y);
+    char *plain_a = to_a ? tw_noise_name(to_a, in->side_a->facts) : NULL;
+    char *plain_b = to_b ? tw_noise_name(to_b, in->side_b->facts) : NULL;
+    c->oom |= (to_a && !plain_a) || (to_b && !plain_b);
+    if (!plain_a || !plain_b || strcmp(plain_a, plain_b) != 0)
+        tw_texts_add(c, &out->unknown,
+                     tw_cmp_text(c,
+                                 "%.400s is %s%.400s in %s and %s%.400s in %s (--ignore "
+                                 "'file:%.400s' leaves it out)",
+                                 x->path, to_a ? TW_FILES_LINK : "a file", to_a ? to_a : "",
+                                 c->label_a, to_b ? TW_FILES_LINK : "a file", to_b ? to_b : "",
+                                 c->label_b, x->path));
+    tw_free(plain_a);
+    tw_free(plain_b);
+}
+
 /* Says what it means that two files of one name have other bytes, by the best evidence that there
  * is: recorded tensors, the text of both, the format. Where there is none, the file is named as not
  * known. */
@@ -462,6 +489,10 @@ static void judge_file(struct tw_cmp *c, const struct twin_run_file *x,
     bool hashed = x->sha256[0] && y->sha256[0];
     if ((hashed && strcmp(x->sha256, y->sha256) == 0) || !is_compared(c, in->side_a, x->path))
         return;
+    if (target_of(x) || target_of(y)) {
+        judge_link(c, x, y, in, out);
+        return;
+    }
     const struct saved *s = find_saved(&in->a, x->path), *t = find_saved(&in->b, y->path);
     if (s && t && s->hash != t->hash)
         return; /* its record differs: that is the finding */

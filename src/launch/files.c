@@ -13,13 +13,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One regular file of the tree as it was listed. */
+/* One regular file or symbolic link of the tree as it was listed. */
 struct file_entry {
     char *path; /* relative */
     uint64_t bytes, inode;
@@ -31,7 +32,7 @@ struct file_entry {
 struct tw_snapshot {
     char *dir;
     struct file_entry *entries;
-    size_t count; /* regular files, sorted by path */
+    size_t count; /* sorted by path */
     bool truncated;
     int64_t taken_ns; /* realtime */
 };
@@ -115,7 +116,7 @@ static int take_name(struct walk *w, const struct folder *in, int fd, const char
 {
     struct stat st;
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+        !(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode)))
         return 0; /* gone meanwhile, or no content of its own */
     if (is_of_home(w, in, fd, name))
         return 0;
@@ -424,6 +425,15 @@ static bool is_our_output(uint64_t inode)
     return false;
 }
 
+/* "a symbolic link to step_900.pt", malloc'ed: it has no contents that could be hashed. NULL: no
+ * link. */
+static char *say_link(int root, const char *path)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(root, path, target, sizeof target);
+    return n > 0 ? tw_printf("%s%.*s", TW_FILES_LINK, (int)n, target) : NULL;
+}
+
 /* What is read of a file at once: all of one that may be kept. */
 enum { ROOM = KEPT_FILE_BYTES };
 
@@ -452,6 +462,8 @@ static int list_file(struct listing *l, struct twin_run_file file, const char *p
     if (!f->path)
         return tw_no_memory(err, "listing the working folder");
     run->file_count++;
+    if ((f->why = say_link(l->root, path)))
+        return 0;
     const char *why = "not hashed: the files written are more than 2 GiB in all";
     uint64_t left = TW_FILES_HASH_BYTES - l->hashed;
     if (f->bytes <= left)

@@ -179,6 +179,9 @@ struct twin_run_process {
     bool outlived; /* still alive when the job's main process had ended (daemon) */
 };
 
+/* How `why` begins for a symbolic link; where it leads follows. */
+#define TW_FILES_LINK "a symbolic link to "
+
 /* One file the job wrote or changed below its working folder (evidence of last resort). */
 struct twin_run_file {
     char *path; /* relative to cwd */

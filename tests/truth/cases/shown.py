@@ -301,4 +301,45 @@ CASES = [
         steps(2)
     """,
     ),
+    (
+        "link-leads-elsewhere",
+        "inconclusive",
+        "the best checkpoint is a link, and leads to another one",
+        """
+        for k in (1, 2):
+            open("epoch_%d.txt" % k, "w").write("weights of epoch %d" % k)
+        if os.path.lexists("best"):
+            os.unlink("best")
+        os.symlink("epoch_%d.txt" % (1 + SECOND), "best")
+        steps(2)
+    """,
+    ),
+    (
+        "link-became-a-file",
+        "inconclusive",
+        "what is a link in one run is a file in the other",
+        """
+        open("weights.txt", "w").write("1.5")
+        if SECOND:
+            open("best", "w").write("1.5")
+        else:
+            os.symlink("weights.txt", "best")
+        steps(2)
+    """,
+    ),
+    (
+        "link-to-a-name-with-the-time",
+        "same",
+        "the newest run's folder carries the time in its name, and a link leads to it",
+        """
+        import time
+        name = "run-" + time.strftime("%Y%m%d-%H%M%S")
+        os.makedirs(name)
+        open(name + "/config.txt", "w").write("layers 3")
+        if os.path.lexists("latest"):
+            os.unlink("latest")
+        os.symlink(name, "latest")
+        steps(2)
+    """,
+    ),
 ]
