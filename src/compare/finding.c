@@ -125,8 +125,9 @@ void tw_finding_between(struct tw_cmp *c, struct twin_finding *f, char *from, ch
 
 uint64_t tw_rec_elements(const struct tw_view *v, const struct tw_rec *r)
 {
-    /* the bytes of their text */
-    if (r->kind == TWIN_KIND_IN && tw_ends(tw_rec_name(v, r), ".arguments"))
+    /* the bytes of their text, and of the list of a checkpoint's tensors */
+    if ((r->kind == TWIN_KIND_IN && tw_ends(tw_rec_name(v, r), ".arguments")) ||
+        (r->phase == TWIN_PHASE_CHECKPOINT && r->kind == TWIN_KIND_FILE))
         return 0;
     const struct twin_layout *l = twin_trace_layout(v->proc->trace, r->layout);
     uint64_t n = 1;
