@@ -269,8 +269,11 @@ int tw_rollout_flag_parse(const char *text, size_t n, const char *path, struct t
     uint64_t version = 0;
     *out = (struct tw_rollout_flag){.id = ""};
     if (n < first + 2 || strncmp(text, FIRST, first) != 0 || memchr(text, '\0', n))
-        return twin_error_set(err, TWIN_EFORMAT, "%s: expected a flag file of twinrun rollout",
-                              path);
+        return twin_error_set(
+            err, TWIN_EFORMAT,
+            "%s: expected a flag file of twinrun rollout: no job takes a fix from "
+            "this one; twinrun rollout start makes one at another path",
+            path);
     char *copy = tw_strndup(text, n), *again = NULL;
     if (!copy)
         return tw_no_memory(err, "reading %s", path);
@@ -316,7 +319,8 @@ int tw_rollout_flag_read(const char *path, struct tw_rollout_flag *out, struct t
     if (fd < 0 && errno == ELOOP)
         return twin_error_set(err, TWIN_EFORMAT, "%s is a link: expected the file itself", path);
     if (fd < 0 && errno == ENOENT)
-        return twin_error_set(err, TWIN_ENOENT, "there is no flag file %s", path);
+        return twin_error_set(err, TWIN_ENOENT,
+                              "there is no flag file %s: twinrun rollout start makes one", path);
     if (fd < 0)
         return twin_error_system(err, "%s", path);
     int rc = fstat(fd, &st) == 0 ? 0 : twin_error_system(err, "%s", path);
