@@ -50,9 +50,9 @@ enum {
 };
 struct tw_results_entry {
     uint8_t what, kind;
-    uint16_t bytes; /* of text */
-    uint32_t thread;
-    uint32_t call; /* its number in the process */
+    uint16_t bytes;  /* of text */
+    uint32_t thread; /* of a call: UINT32_MAX where no place is known, since several submitted */
+    uint32_t call;   /* its number in the process */
     uint32_t value;
     uint32_t rest;  /* of a wait: a check of the order of those that were not done */
     uint32_t check; /* CRC-32 of what stands before it, and of the text, begun with the head's */

@@ -14,7 +14,7 @@ struct tw_results_call {
     uint32_t *place; /* of its results, in the order in which they were told of */
     uint32_t places;
     uint32_t before; /* calls of the same kind at the same line before it */
-    bool shared;     /* several threads asked at its line: their order is not known */
+    bool shared;     /* several threads asked or submitted at its line: no order is known */
 };
 
 struct tw_results_process {

@@ -102,13 +102,15 @@ static int compare_processes(const struct tw_results_process *was,
     for (uint32_t i = 0; i < was->calls; i++) {
         const struct tw_results_call *c = line[i];
         out->expected += c->places;
-        if (c->shared) {
-            differs(
-                out, false,
-                tw_printf("several threads asked at %s: the recorded order is not known", c->site));
+        const struct tw_results_call *now = call_in(is, c);
+        if (c->shared || (now && now->shared)) {
+            differs(out, false,
+                    tw_printf("several threads asked, or submitted, at %s: the %s order is not "
+                              "known",
+                              c->site, c->shared ? "recorded" : "new"));
             continue;
         }
-        same = compare_calls(c, call_in(is, c), same, out) && same;
+        same = compare_calls(c, now, same, out) && same;
     }
     tw_free(line);
     for (uint32_t i = 0; is && i < is->calls; i++)

@@ -157,7 +157,7 @@ static int read_entries(struct reading *r)
     return rc;
 }
 
-/* Calls at lines at which several threads asked have no order. */
+/* Calls at lines at which several threads asked, or submitted, have no order. */
 static void look_at_lines(struct tw_results_process *p)
 {
     if (p->calls)

@@ -120,6 +120,30 @@ def gate():
     return told
 
 
+def submitters():
+    """Tasks that two threads submit, one before the other, and which end from the last to the first,
+    told in an environment that the job has cleared.
+    """
+    os.environ.clear()
+    gates = [threading.Event() for _ in range(4)]
+    futures = {}
+
+    with ThreadPoolExecutor(4) as workers:
+
+        def submit(numbers):
+            for number in numbers:
+                futures[number] = workers.submit(gates[number].wait)
+                futures[number].add_done_callback(lambda _, n=number: n and gates[n - 1].set())
+
+        for numbers in line([(0, 1), (2, 3)]):
+            thread = threading.Thread(target=submit, args=(numbers,))
+            thread.start()
+            thread.join()
+        gates[3].set()
+        number = {future: number for number, future in futures.items()}
+        return [number[future] for future in concurrent.futures.as_completed(number)]
+
+
 def killed():
     show(futures())
     os.kill(os.getpid(), signal.SIGKILL)

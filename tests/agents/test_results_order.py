@@ -3,11 +3,13 @@
 with futures, pools and loaders whose results the test gives by hand.
 """
 
+import copy
 import gc
 import importlib.util
 import os
 import sys
 import threading
+import traceback
 import weakref
 from types import SimpleNamespace
 
@@ -16,7 +18,8 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(HERE)), "python"))
 
-from twinrun._agent import pins, results_file, results_from, results_order  # noqa: E402
+from twinrun._agent import pins, refs, results  # noqa: E402
+from twinrun._agent import results_file, results_from, results_order  # noqa: E402
 
 SECONDS = 0.2  # --replay-wait of the replays that are to be released
 
@@ -50,7 +53,7 @@ class World:
         self.runs += 1
         self.run = self.folder / str(self.runs)
         self.run.mkdir()
-        self.monkeypatch.setenv("TWINRUN_RUN_DIR", str(self.run))
+        self.monkeypatch.setattr(results, "folder", str(self.run))
         if recorded is not None:
             head = results_file.ORDER_HEAD.pack(
                 results_file.ORDER_MAGIC, results_file.VERSION, int(wait * 1000)
@@ -127,6 +130,139 @@ def test_a_set_is_told_of_in_the_recorded_order(world):
     world.site = "job.py:8"
     assert sorted(told_by(world, 6)) == sorted(ORDER)
     assert "result 1 at job.py:8; expected no call of this kind there, found one" == world.why()
+
+
+def of_two_threads(world):
+    """Futures of which this thread made one, and another thread the others."""
+    made = world.futures(1)
+    thread = threading.Thread(target=lambda: made.extend(world.futures(2)))
+    thread.start()
+    thread.join()
+    for number, future in enumerate(made):
+        future.set_result(number)
+    return made
+
+
+def test_tasks_of_several_threads_have_no_order(world):
+    """Which of two threads is first in submitting is another thing in each run."""
+    collect = [
+        lambda fs: [future.result() for future in world.base.as_completed(fs)],
+        lambda fs: [future.result() for future in world.base.wait(fs).done],
+    ]
+    for call in collect:
+        assert told_by(world, 3, order=[2, 0, 1]) == [2, 0, 1]
+        world.again()
+        assert sorted(call(of_two_threads(world))) == [0, 1, 2]
+        if call is collect[0]:
+            assert "its tasks were not submitted by one thread" in world.why()
+        data = world.recorded()
+        _wait, calls = results_file.load(results_file.ORDER_HEAD.pack(b"twinrso", 1, 1) + data)
+        assert list(calls.values()) == [None]
+        world.begin(data)
+        assert sorted(call(of_two_threads(world))) == [0, 1, 2] and world.why() == ""
+        world.begin()
+
+
+def test_futures_without_a_number_have_no_order(world):
+    """Such as copies, which nothing has made by __init__()."""
+    futures = [copy.copy(future) for future in world.futures(2)]
+    assert results_from.futures_of(world.base).line(futures) == (futures, False)
+    assert results_from.futures_of(world.base).line(futures[:1]) == (futures[:1], True)
+
+
+def test_files_of_the_order_that_are_none(world):
+    for make, why in [
+        (os.mkdir, "Is a directory"),
+        (os.mkfifo, "cannot be read"),
+        (lambda path: os.symlink("/dev/zero", path), "Too many levels of symbolic links"),
+    ]:
+        world.begin()
+        make(results_file.order_path(str(world.run), results_order.role()))
+        assert sorted(told_by(world, 3)) == [0, 1, 2] and world.base.wait(world.futures(3), 0)
+        assert why in world.why()
+
+
+def test_a_run_without_a_folder_leaves_nothing_where_the_job_works(world, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(results, "folder", "")
+    monkeypatch.setattr(results_order, "_process", results_order.Process())
+    assert sorted(told_by(world, 3)) == [0, 1, 2]
+    assert not list(tmp_path.glob("results*"))
+
+
+def test_what_fails_in_writing_is_not_the_jobs(world, monkeypatch):
+    def full(*args):
+        raise RuntimeError("no room")
+
+    assert told_by(world, 1) == [0]
+    monkeypatch.setattr(world.process.writer, "put", full)
+    assert sorted(told_by(world, 3)) == [0, 1, 2]
+
+
+def test_hooks_of_the_end_are_recorded_to_their_end(world):
+    assert told_by(world, 1) == [0]
+    results_order.ends()
+    (path,) = world.run.glob("results.*")
+    size = path.stat().st_size
+    futures = world.futures(2)
+    futures[0].set_result(0)
+    futures[1].set_result(1)
+    line = world.base.as_completed(futures)
+    next(line)
+    assert path.stat().st_size == size + 2 * results_file.ENTRY + len("job.py:7") != size
+
+
+def test_what_the_job_finds_of_it(world):
+    """No reference that it has not made, no frame of ours, no pass through what it gives."""
+    (future,) = world.futures(1)
+    future.set_result(1)
+    assert weakref.getweakrefcount(future) == 0 and weakref.getweakrefs(future) == []
+
+    def failing():
+        yield future
+        raise KeyError("of the job")
+
+    calls = [
+        lambda: list(world.base.as_completed(failing())),
+        lambda: list(world.base.as_completed(3)),
+        lambda: list(world.base.as_completed([future], "soon")),
+        lambda: world.base.wait(failing()),
+        lambda: world.base.wait(3),
+        lambda: world.base.Future(3),
+    ]
+    for call in calls:
+        with pytest.raises((KeyError, TypeError)) as caught:
+            call()
+        files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+        assert files and not [file for file in files if file.startswith(pins.FOLDER)], files
+
+    class Listed(list):
+        passes = 0
+
+        def __iter__(self):
+            Listed.passes += 1
+            return super().__iter__()
+
+    assert list(world.base.as_completed(Listed([future]))) == [future]
+    assert world.base.wait(Listed([future])).done == {future} and Listed.passes == 2
+
+
+def test_an_ordered_set_holds_nothing_longer(world):
+    class Thing:
+        pass
+
+    things = [Thing() for _ in range(5)]
+    references = [refs.to(thing) for thing in things]
+    ordered = results_from.Ordered(things)
+    assert list(ordered) == things and list(ordered.copy()) != [] and len(ordered | {1}) == 6
+    ordered.remove(things[1])
+    ordered.discard(things[3])
+    ordered.add(1)
+    assert ordered.pop() is things[0] and list(ordered) == [things[2], things[4], 1]
+    ordered -= {things[2]}
+    assert list(ordered) == [things[4], 1]
+    del things
+    assert [reference() is None for reference in references] == [True] * 4 + [False]
 
 
 def test_half_of_them_and_more_than_were_recorded(world):

@@ -82,6 +82,13 @@ def test_processes_that_nothing_tells_apart_and_one_that_was_killed(job, recorde
     assert 'several processes are "rank 0, results_job.py"' in done.err, done
     assert "order replayed" not in done.err
 
+    # the numbers of what several threads submit are not those of another run
+    folder, shown = recorded("submitters", "back")
+    done = replay(job, folder, "submitters", "forth")
+    assert sorted(shown.split()) == sorted(done.out.split()) == list("0123"), done
+    assert "order replayed" not in done.err
+    assert "several threads asked, or submitted, at " in done.err
+
     folder, shown = recorded("killed", "back")
     assert len(shown.split()) == 6
     done = replay(job, folder, "killed", "forth")

@@ -223,9 +223,34 @@ static void test_several_threads_have_no_order(void **state)
         "job.py:7");
     results(&m, 1, "0");
     write_file(&was, "results.1.0", m.data, m.bytes);
-    expect_kept(&was, &was, 0, 1,
-                "several threads asked at job.py:7: the recorded order is not known");
+    expect_kept(
+        &was, &was, 0, 1,
+        "several threads asked, or submitted, at job.py:7: the recorded order is not known");
     assert_false(tw_results_alike(&was, &was));
+
+    /* tasks that several threads submitted, in the recorded run or in the new one only */
+    struct twin_run two = new_run(), one = new_run();
+    for (int i = 0; i < 2; i++) {
+        begin(&m, "rank 0, job.py");
+        put(&m,
+            (struct tw_results_entry){.what = TW_RESULTS_CALL,
+                                      .kind = TW_RESULTS_AS_COMPLETED,
+                                      .thread = i ? 0 : UINT32_MAX,
+                                      .call = 1,
+                                      .value = 1},
+            "job.py:9");
+        results(&m, 1, "0");
+        write_file(i ? &one : &two, "results.1.0", m.data, m.bytes);
+    }
+    expect_kept(
+        &two, &two, 0, 1,
+        "several threads asked, or submitted, at job.py:9: the recorded order is not known");
+    expect_kept(&one, &two, 0, 1,
+                "several threads asked, or submitted, at job.py:9: the new order is not known");
+    expect_kept(&one, &one, 1, 1, "");
+    assert_false(tw_results_alike(&two, &two));
+    tw_free(two.dir);
+    tw_free(one.dir);
     tw_free(was.dir);
 }
 

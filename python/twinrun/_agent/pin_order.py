@@ -45,7 +45,7 @@ def concurrent_futures__base(pin, base):
     original_as_completed = base.as_completed
 
     def line_up(fs):
-        line = numbers.line(fs)
+        line, _known = numbers.line(fs)
         return _drawn(pin, line) if pin.vary else line
 
     def as_completed(fs, timeout=None):

@@ -197,11 +197,13 @@ def by_worker(frame):
 
 
 def hide(error):
-    """Takes our frame, which calls the original, out of the traceback of an exception
-    that passes.
+    """Takes our frame, which calls the original, and what of ours lies between, out of the traceback
+    of an exception that passes.
     """
-    if error.__traceback__ is not None:
-        error.__traceback__ = error.__traceback__.tb_next
+    found = error.__traceback__ and error.__traceback__.tb_next
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(FOLDER):
+        found = found.tb_next
+    error.__traceback__ = found
 
 
 def after_init(cls, then):

@@ -17,12 +17,13 @@ FROM = {
 }
 PIN, ORDER_START = "executor-order", "order.results."
 _armed = False
+folder = ""  # of the run, as it was when Python started: the job may clear its environment
 
 
 def replayed():
     """Does this run have an order to replay?"""
     try:
-        names = os.listdir(os.environ.get("TWINRUN_RUN_DIR", ""))
+        names = os.listdir(folder)
     except OSError:
         return False
     return any(name.startswith(ORDER_START) for name in names)
@@ -32,11 +33,11 @@ def arm():
     """Under the pin there is no order to be recorded: it is that of submission, or of a seed. A run
     that replays one has no such pin (cmd/run_orders.c).
     """
-    global _armed
+    global _armed, folder
     pins = sys.modules.get(__package__ + ".pins")
     if _armed or (pins is not None and PIN in pins.pins):
         return
-    _armed = True
+    _armed, folder = True, os.environ.get("TWINRUN_RUN_DIR", "")
     for module, function in FROM.items():
         finder.when_imported(module, _apply(module, function))
 

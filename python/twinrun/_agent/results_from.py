@@ -35,45 +35,70 @@ class Ordered(set):
 
     def __init__(self, order):
         super().__init__(order)
-        self.order = order
+        self.order = dict.fromkeys(order)
 
     def __iter__(self):
-        first = [item for item in getattr(self, "order", ()) if item in self]
-        return iter(first + [item for item in super().__iter__() if item not in first])
+        known = getattr(self, "order", {})
+        for gone in [item for item in known if item not in self]:
+            del known[gone]  # not held longer than by a plain one
+        return iter([*known, *(item for item in super().__iter__() if item not in known)])
+
+    def remove(self, item):
+        super().remove(item)
+        getattr(self, "order", {}).pop(item, None)
+
+    def discard(self, item):
+        super().discard(item)
+        getattr(self, "order", {}).pop(item, None)
 
     def pop(self):
-        for item in self:
-            self.remove(item)
-            return item
+        for item in getattr(self, "order", ()):
+            if item in self:
+                self.remove(item)
+                return item
         return super().pop()
 
 
+THREADS = 1 << 32  # a number is that of the creation, times this, and that of the thread
+
+
 class Futures:
-    """The number of each Future by its creation, which submit() does in the caller's thread."""
+    """The number of each Future by its creation, which submit() does in the caller's thread, and
+    that thread: the numbers of several threads are others in each run.
+    """
 
     def __init__(self, base):
         import itertools
 
+        refs.hide()
         self.numbers, self.counter = refs.AtOnce(), itertools.count()
         original = base.Future.__init__
 
+        def number():
+            return next(self.counter) * THREADS + results_order.thread_number()
+
         def __init__(future, *args, **named):
-            original(future, *args, **named)
             try:
-                self.numbers.put(future, next(self.counter))
-            except TypeError:
-                pass  # a subclass that cannot be referred to weakly: it comes in the order given
+                original(future, *args, **named)
+            except BaseException as error:
+                pins.hide(error)
+                raise
+            try:
+                self.numbers.put(future, number())
+            except Exception as error:
+                faults.pass_on(error)  # it comes in the order given
 
         base.Future.__init__ = functools.update_wrapper(__init__, original)
 
     def line(self, futures):
-        """Each once, by submission."""
-
-        def number(future):
-            found = self.numbers.get(future)
-            return sys.maxsize if found is None else found
-
-        return sorted(dict.fromkeys(futures), key=number)
+        """(each once, by submission; has each the same place in every run?)"""
+        futures = list(dict.fromkeys(futures))
+        numbers = self.numbers.several(futures)
+        known = len(futures) < 2 or (
+            None not in numbers and len({number % THREADS for number in numbers}) == 1
+        )
+        numbers = [sys.maxsize * THREADS if number is None else number for number in numbers]
+        return [futures[at] for at in sorted(range(len(futures)), key=numbers.__getitem__)], known
 
 
 _futures = []
@@ -86,10 +111,7 @@ def futures_of(base):
     return _futures[0]
 
 
-def _several_times(futures):
-    """What can be looked at more than once."""
-    known = (list, tuple, set, frozenset, dict)
-    return futures if isinstance(futures, known) else list(futures)
+SEVERAL_TIMES = {list, tuple, set, frozenset, dict}  # can be looked at so, and nobody sees it
 
 
 def put_in_package(base, *names):
@@ -105,8 +127,9 @@ def futures(base):
     ended = (base.CANCELLED_AND_NOTIFIED, base.FINISHED)
 
     def line_up(fs, kind, frame):
-        line = numbers.line(fs)
-        return line, results_order.begin(kind, len(line), frame)
+        line, known = numbers.line(fs)
+        begin = results_order.begin if kind == WAIT else results_order.started
+        return line, begin(kind, len(line), frame, known)
 
     def awaited(call, left, end):
         """The future that is to be told of next; None: as they come."""
@@ -143,13 +166,16 @@ def futures(base):
             yield held.pop()
 
     def as_completed(fs, timeout=None):
-        fs, end = _several_times(fs), None if timeout is None else timeout + time.monotonic()
+        try:
+            end = None if timeout is None else timeout + time.monotonic()
+            fs = fs if type(fs) in SEVERAL_TIMES else list(fs)
+        except BaseException as error:
+            pins.hide(error)
+            raise
         found = _guarded(line_up, fs, AS_COMPLETED, sys._getframe(1))
         line, call = found or ([], None)
         del found
         places = {id(future): place for place, future in enumerate(line)}
-        if call is not None:
-            call.put(call.begins())
         if call is not None and call.replayed():
             fs = dict(enumerate(line))
             del line
@@ -218,17 +244,15 @@ def futures(base):
         return found
 
     def wait(fs, timeout=None, return_when=base.ALL_COMPLETED):
-        fs = _several_times(fs)
         try:
+            fs = fs if type(fs) in SEVERAL_TIMES else list(fs)
             found = original_wait(fs, timeout, return_when)
         except BaseException as error:
             pins.hide(error)
             raise
         # one that found nothing is no result: how often a job asks in vain is not its order
         if not found.done:
-            process = results_order.process()
-            if len(found.not_done) > 1 and not process.in_vain:
-                process.in_vain = True
+            if len(found.not_done) > 1:
                 results_order.not_recorded(sys._getframe(1))
             return found
         return _guarded(looked_at, fs, found, sys._getframe(1)) or found
@@ -296,9 +320,8 @@ def pool(module):
 
     def __init__(self, *args, **named):
         init(self, *args, **named)
-        call = results_order.begin(POOL, NONE, sys._getframe(1))
+        call = results_order.started(POOL, NONE, sys._getframe(1))
         if call is not None and not self._items:
-            call.put(call.begins())
             self._items = Items(call)
 
     def _set(self, i, obj):
@@ -372,9 +395,8 @@ def loader(module):
             pins.hide(error)
             raise
         if not getattr(self, "_in_order", True):
-            call = results_order.begin(LOADER, NONE, sys._getframe(1))
+            call = results_order.started(LOADER, NONE, sys._getframe(1))
             if call is not None:
-                call.put(call.begins())
                 epochs.put(self, Loader(call))
 
     def await_place(self, epoch):

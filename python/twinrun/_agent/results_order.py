@@ -30,7 +30,7 @@ _thread = Thread()
 _threads = itertools.count()
 
 
-def _thread_number():
+def thread_number():
     if _thread.number is None:
         _thread.number = next(_threads)
     return _thread.number
@@ -56,14 +56,14 @@ def role():
 
 class Process:
     def __init__(self):
-        self.folder = os.environ.get("TWINRUN_RUN_DIR", "")
+        self.folder = results.folder
         self.calls = itertools.count(1)
         self.writer = None
         self.order, self.wait = {}, 0  # (kind, site) -> calls of the recorded run
         self.on = False  # the order is replayed
         self.owners = {}  # (kind, site) -> thread
         self.told_at = 0.0
-        self.in_vain = False  # a wait() has found nothing
+        self.other = False  # it is noted that something was told of in an order not recorded
         self.lock = threading.RLock()  # a signal handler of the job may come in between
 
     def begin(self):
@@ -79,6 +79,8 @@ class Process:
                     why = "the file of the recorded order cannot be read"
                 except FileNotFoundError:
                     found, why = None, "the recording has no order of results of this process"
+                except OSError as error:
+                    found, why = None, "the file of the recorded order: %s" % error.strerror
                 if found is None:
                     writer.put(writer.entry(GIVEN_UP, text=why), at_once=True)
                 else:
@@ -121,11 +123,11 @@ class Call:
     has it as if nobody looked.
     """
 
-    def __init__(self, kind, count, frame):
+    def __init__(self, kind, count, frame, known):
         self.process = process()
         self.kind, self.count, self.at, self.late_since = kind, count, 0, None
         self.site = pins.where(frame)
-        self.thread = _thread_number()
+        self.thread, self.known = thread_number(), known
         self.number = next(self.process.calls)
         self.places = None  # that it is to tell of, in this order
         if self.process.on and kind != OTHER:
@@ -135,7 +137,9 @@ class Call:
         process, key = self.process, (self.kind, self.site)
         line = process.order.get(key, ())
         if line is None:
-            return  # several threads asked there: there is no order
+            return  # several threads asked or submitted there: there is no order
+        if not self.known:
+            return self.release("its tasks were not submitted by one thread")
         if process.owners.setdefault(key, self.thread) != self.thread:
             return self.release("found a call in another thread, so that its order is not known")
         try:
@@ -148,12 +152,12 @@ class Call:
         self.places = places
 
     def begins(self, rest=0):
-        """Its entry in the file."""
-        writer = self.process.writer
-        return writer.entry(CALL, self.kind, self.thread, self.number, self.count, rest, self.site)
+        """Its entry in the file. Where places are not known, results are of another thread."""
+        writer, thread = self.process.writer, self.thread if self.known else NONE
+        return writer.entry(CALL, self.kind, thread, self.number, self.count, rest, self.site)
 
     def result(self, place):
-        return self.process.writer.entry(RESULT, self.kind, _thread_number(), self.number, place)
+        return self.process.writer.entry(RESULT, self.kind, thread_number(), self.number, place)
 
     def put(self, data, at_once=False):
         if self.process is _process:
@@ -165,14 +169,14 @@ class Call:
             self.process.writer.flush()
 
     def told(self, place):
-        """The program is told of this one."""
-        if self.replayed() and self.at >= len(self.places):
-            self.release("expected no more results there, found one")
-        self.at += 1
-        self.late_since = None
+        """The program is told of this one, whatever happens here."""
         try:
+            if self.replayed() and self.at >= len(self.places):
+                self.release("expected no more results there, found one")
+            self.at += 1
+            self.late_since = None
             self.put(self.result(place))
-        except Exception as error:  # the result is the job's, whatever we fail at
+        except Exception as error:
             faults.pass_on(error)
 
     def replayed(self):
@@ -182,7 +186,7 @@ class Call:
         """The place that is to be told of next; None: as they come."""
         if not self.replayed():
             return None
-        if _thread_number() != self.thread:
+        if thread_number() != self.thread:
             return self.release("results are asked for in another thread")
         return self.places[self.at] if self.at < len(self.places) else None
 
@@ -213,16 +217,34 @@ class Call:
 
 
 def not_recorded(frame):
-    """Something was told of in an order that is not recorded."""
-    call = begin(OTHER, NONE, frame)
-    if call is not None:
-        call.put(call.begins())
-
-
-def begin(kind, count, frame):
-    """A Call; None where we fail: then all is as if nobody looked."""
+    """Something was told of in an order that is not recorded: said once."""
     try:
-        return Call(kind, count, frame)
+        if process().other:
+            return
+        _process.other = True
+        started(OTHER, NONE, frame)
+    except Exception as error:
+        faults.pass_on(error)
+
+
+def begin(kind, count, frame, known=True):
+    """A Call; None where we fail: then all is as if nobody looked. known: are the places of its
+    results equal in every run?
+    """
+    try:
+        return Call(kind, count, frame, known)
+    except Exception as error:
+        faults.pass_on(error)
+        return None
+
+
+def started(kind, count, frame, known=True):
+    """The same, with its entry in the file."""
+    call = begin(kind, count, frame, known)
+    try:
+        if call is not None:
+            call.put(call.begins())
+        return call
     except Exception as error:
         faults.pass_on(error)
         return None
@@ -245,5 +267,7 @@ def after_fork():
 
 
 def ends():
-    if _process.writer is not None:
-        _process.writer.put(_process.writer.entry(END), at_once=True)
+    writer = _process.writer
+    if writer is not None:
+        writer.put(writer.entry(END), at_once=True)
+        writer.every = 0  # of what a later hook of the job's end is told, nothing waits
