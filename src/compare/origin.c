@@ -499,6 +499,30 @@ static void hidden_at_seam(struct tw_cmp *c, const struct tw_view *a, const stru
 }
 
 /*
+ * Weights and gradients are looked at again where they are about to be used, the optimizer's state
+ * is not: what it left in the step before may have been written to by a line of the job. Sets
+ * *found for what it left of that state, where the step before left some. Returns 0 or an error of
+ * loading.
+ */
+static int moment_unseen(struct tw_cmp *c, const struct tw_diff *x, const struct tw_view *a,
+                         const struct tw_view *b, char **found, struct twin_error *err)
+{
+    struct tw_view before = {0};
+    if (x->a == TW_NONE || x->b == TW_NONE)
+        return 0;
+    const struct tw_rec *r = &a->rec[x->a], *other = &b->rec[x->b];
+    const bool left = r->phase == TWIN_PHASE_OPTIMIZER && other->phase == TWIN_PHASE_OPTIMIZER;
+    if (r->kind != TWIN_KIND_MOMENT || !left || r->step == 0)
+        return 0;
+    int rc = tw_view_load(c, a->proc, r->step - 1, r->step - 1, &before, err);
+    for (size_t i = 0; rc == 0 && !*found && i < before.count; i++)
+        if (before.rec[i].kind == TWIN_KIND_MOMENT && before.rec[i].phase == TWIN_PHASE_OPTIMIZER)
+            *found = tw_cmp_text(c, "the optimizer state as step %u left it", r->step - 1);
+    tw_view_free(&before);
+    return rc;
+}
+
+/*
  * One run had failed by then, and its records end: what the other one went on to record was not
  * made of anything new. Sets *found for a record of one run alone behind the other's end. Arms are
  * left out.
@@ -654,6 +678,8 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         rc = drawn_unseen(c, a, b, named, &from, err);
     if (rc == 0 && !from)
         hidden_at_seam(c, a, b, named, &from);
+    if (rc == 0 && !from)
+        rc = moment_unseen(c, x, a, b, &from, err);
     if (rc == 0 && !from)
         unseen_input(c, v, named, &from);
     if (rc == 0 && !from)

@@ -316,6 +316,35 @@ static void what_may_have_been_drawn_before_the_first_record_is_no_origin(void *
     }
 }
 
+/* Nobody looks at an optimizer's state between two steps; in the first one it begins. */
+static void an_updated_moment_is_an_origin_in_the_first_step_alone(void **state)
+{
+    (void)state;
+    for (uint32_t odd = 0; odd < 3; odd++) {
+        struct synth *s[2];
+        for (int run = 0; run < 2; run++) {
+            s[run] = synth_new("moment");
+            struct twin_writer *w = synth_process(s[run], 0, 1, NULL);
+            for (uint32_t step = 0; step < 3; step++) {
+                const bool other = run == 1 && step == odd;
+                put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "input[0]", "", 0, x, 4);
+                put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w", "", 0, x, 4);
+                put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "w.m", "SGD", 0, other ? z : y, 4);
+                put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", "SGD", 0, other ? z : y, 4);
+                twin_writer_step_end(w);
+            }
+        }
+        struct twin_verdict *v = compare(s[0], s[1], NULL);
+        assert_string_equal(v->first->name, "w.m");
+        assert_int_equal(v->first->role, odd == 0 ? TWIN_ORIGIN : TWIN_ROLE_UNKNOWN);
+        if (odd == 2)
+            assert_string_equal(v->first->between[0], "the optimizer state as step 1 left it");
+        twin_verdict_free(v);
+        for (int run = 0; run < 2; run++)
+            synth_free(s[run]);
+    }
+}
+
 /* Both fail, one of them a step later: what this one goes on to record was not made by the
  * difference of anything. */
 static void nothing_behind_the_end_of_a_failed_run_is_an_origin(void **state)
@@ -587,6 +616,7 @@ int main(void)
         cmocka_unit_test(replays_that_agree_acquit),
         cmocka_unit_test(a_hyperparameter_stays_the_headline),
         cmocka_unit_test(what_only_shows_a_difference_is_no_origin),
+        cmocka_unit_test(an_updated_moment_is_an_origin_in_the_first_step_alone),
         cmocka_unit_test(what_may_have_been_drawn_before_the_first_record_is_no_origin),
         cmocka_unit_test(nothing_behind_the_end_of_a_failed_run_is_an_origin),
     };
