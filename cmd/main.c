@@ -16,6 +16,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <signal.h>
 #include <string.h>
@@ -157,6 +159,14 @@ static void hold_closed_streams(void)
         close(fd);
 }
 
+/* Is stdout a pipe whose reader has gone, as `| head -1` does? Who asked for one line wants no
+ * complaint about the others. Comes here only where SIGPIPE is ignored. */
+static bool reader_has_left(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLERR) != 0;
+}
+
 int main(int argc, char **argv)
 {
     hold_closed_streams();
@@ -165,7 +175,9 @@ int main(int argc, char **argv)
     tw_progress_clear();
     /* A verdict that did not reach its reader must not look like one that did. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        tw_say("cannot write to stdout: %s", strerror(errno));
+        int why = errno;
+        if (!reader_has_left())
+            tw_say("cannot write to stdout: %s", strerror(why));
         return TW_EXIT_TROUBLE;
     }
     return rc;
