@@ -4,6 +4,7 @@ with futures, pools and loaders whose results the test gives by hand.
 """
 
 import copy
+import dis
 import gc
 import importlib.util
 import os
@@ -197,6 +198,48 @@ def test_what_fails_in_writing_is_not_the_jobs(world, monkeypatch):
     assert told_by(world, 1) == [0]
     monkeypatch.setattr(world.process.writer, "put", full)
     assert sorted(told_by(world, 3)) == [0, 1, 2]
+
+
+def test_what_cannot_be_written_is_not_kept_for_ever(world, monkeypatch):
+    """A signal handler's exception may leave the lock of the writer taken."""
+    monkeypatch.setattr(results_file, "WAITING_MOST", 8)
+    assert told_by(world, 1) == [0]
+    writer = world.process.writer
+    writer.writing.acquire()
+    for _ in range(3):
+        assert sorted(told_by(world, 5)) == [0, 1, 2, 3, 4]
+        assert len(writer.waiting) <= 8
+    assert writer.path is None
+
+
+def test_a_signal_handlers_exception_leaves_no_file_open(world):
+    """Python runs a handler behind a call: it is done here behind each one in turn."""
+    assert told_by(world, 1) == [0]
+    write = world.process.writer._write
+    code = list(dis.get_instructions(write.__func__.__code__))
+    behind = [b.offset for a, b in zip(code, code[1:]) if a.opname.startswith("CALL")]
+    raised = []
+
+    def interrupted(at):
+        def trace(frame, event, arg):
+            frame.f_trace_opcodes = frame.f_code is write.__func__.__code__
+            if frame.f_trace_opcodes and event == "opcode" and frame.f_lasti == at:
+                raised.append(at)
+                raise KeyboardInterrupt
+            return trace if frame.f_trace_opcodes else None
+
+        return trace
+
+    before, tracer = os.listdir("/proc/self/fd"), sys.gettrace()
+    for at in behind:
+        sys.settrace(interrupted(at))
+        try:
+            write(world.process.writer.path, b"")
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(tracer)
+    assert len(raised) > 2 and os.listdir("/proc/self/fd") == before
 
 
 def test_hooks_of_the_end_are_recorded_to_their_end(world):

@@ -21,6 +21,7 @@ ROLE, TEXT_MOST, BYTES_MOST, WAIT_MOST_MS = 104, 400, 32 << 20, 3600000
 CALL, RESULT, GIVEN_UP, FULL, END = 1, 2, 3, 4, 5
 AS_COMPLETED, WAIT, POOL, LOADER, OTHER = 1, 2, 3, 4, 5
 EVERY = 0.001  # seconds between two writes of what comes fast
+WAITING_MOST = 1 << 16  # entries
 NONE = 0xFFFFFFFF  # of a call: it is not known how many there will be
 FILE, ORDER_FILE = "results.%d.%d", "order.results.%08x"
 TOLD_FILE = "order.results-released"  # no order file: its end is no number
@@ -60,12 +61,16 @@ class Writer:
 
     def _write(self, path, data, more=0):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | more
-        fd = os.open(path, flags, 0o600)
+        # opened and kept, and closed, in one call of C each: an exception of the job's signal
+        # handlers, which may come behind any call, leaves none open
+        fds = []
+        opening, closing = map(os.open, (path,), (flags,), (0o600,)), map(os.close, fds)
         try:
-            if os.write(fd, data) != len(data):
+            fds.extend(opening)
+            if os.write(fds[0], data) != len(data):
                 raise OSError("written in part")
         finally:
-            os.close(fd)
+            list(closing)
 
     def entry(self, what, kind=0, thread=0, call=0, value=0, rest=0, text=""):
         if not text:
@@ -81,6 +86,10 @@ class Writer:
         if self.path is None:
             return
         self.waiting.append(data)
+        if len(self.waiting) > WAITING_MOST:  # an exception of the job's has ended a write for good
+            self.path = None
+            self.waiting.clear()
+            return
         now = time.monotonic()
         if at_once or now - self.written >= self.every:
             self.written = now
