@@ -242,6 +242,32 @@ def test_a_signal_handlers_exception_leaves_no_file_open(world):
     assert len(raised) > 2 and os.listdir("/proc/self/fd") == before
 
 
+def test_what_several_threads_fork_is_not_told_apart(monkeypatch):
+    monkeypatch.setattr(results_order, "_forks", 0)
+
+    def forked(roles):
+        end, into = os.pipe()
+        results_order.before_fork()
+        number = os.fork()
+        if number == 0:
+            results_order.after_fork()
+            os.write(into, results_order.role())
+            os._exit(0)
+        os.waitpid(number, 0)
+        os.close(into)
+        roles.append(os.read(end, 999).decode().partition(", fork ")[2])
+        os.close(end)
+
+    roles = []
+    forked(roles)
+    for _ in range(2):
+        thread = threading.Thread(target=forked, args=(roles,))
+        thread.start()
+        thread.join()
+    forked(roles)
+    assert roles == ["1", "of a thread", "of a thread", "2"]
+
+
 def test_hooks_of_the_end_are_recorded_to_their_end(world):
     assert told_by(world, 1) == [0]
     results_order.ends()

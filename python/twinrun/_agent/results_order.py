@@ -23,7 +23,7 @@ _forks = 0
 
 
 class Thread(threading.local):
-    number = None
+    number, fork = None, 0
 
 
 _thread = Thread()
@@ -254,8 +254,14 @@ def started(kind, count, frame, known=True):
 
 
 def before_fork():
+    """Which of several threads is first in forking is another thing in each run: what they fork has
+    no number, so that nothing tells apart two of them.
+    """
     global _forks
-    _forks += 1
+    main = threading.get_ident() == threading.main_thread().ident
+    if main:
+        _forks += 1
+    _thread.fork = _forks if main else "of a thread"
 
 
 def after_fork():
@@ -263,7 +269,7 @@ def after_fork():
     global _process, _forks, _forked
     child = _child()
     before = _forked[1] if _forked and _forked[0] == child else ()
-    _forked, _forks, _process = (child, before + (_forks,)), 0, Process()
+    _forked, _forks, _process = (child, before + (_thread.fork,)), 0, Process()
 
 
 def ends():
