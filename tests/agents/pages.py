@@ -58,7 +58,8 @@ def follow(text, folder, env, timeout=600):
                 text=True,
                 timeout=timeout,
             )
-            assert done.returncode in (0, 1), (command, done.stdout, done.stderr)
+            # inconclusive (3) is an answer too: the lines that are shown say which one is meant
+            assert done.returncode in (0, 1, 3), (command, done.stdout, done.stderr)
             check_shown(command, lines, done.stdout)
             ran += 1
     return ran
