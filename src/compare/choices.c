@@ -284,14 +284,14 @@ static char *what_is_missing(struct tw_cmp *c, const struct chosen *a, const str
                              const struct found *f)
 {
     if (a->lost || b->lost)
-        return tw_cmp_text(c, "; calls were not recorded, %llu in run %zu and %llu in run %zu",
+        return tw_cmp_text(c, "calls were not recorded, %llu in run %zu and %llu in run %zu",
                            (unsigned long long)a->lost, a->side->index + 1,
                            (unsigned long long)b->lost, b->side->index + 1);
     if (a->unread || b->unread)
-        return tw_cmp_text(c, "; not all was recorded to its end");
+        return tw_cmp_text(c, "not all was recorded to its end");
     if (a->cut || b->cut)
-        return tw_cmp_text(c, "; more than %zu calls are not looked at", tw_choices_most);
-    return tw_cmp_text(c, "%s", f->other_calls ? "; the other calls have no counterpart" : "");
+        return tw_cmp_text(c, "more than %zu calls are not looked at", tw_choices_most);
+    return tw_cmp_text(c, "%s", f->other_calls ? "the other calls have no counterpart" : "");
 }
 
 static void say(struct tw_cmp *c, const struct chosen *a, const struct chosen *b,
@@ -299,27 +299,28 @@ static void say(struct tw_cmp *c, const struct chosen *a, const struct chosen *b
 {
     char count[32], some[32], all[32];
     char *missing = what_is_missing(c, a, b, f);
+    const char *but = missing && missing[0] ? "; " : "";
     if (missing && f->differing)
         tw_cmp_note(c,
                     "NCCL ran %s %llu of %s (step %u of rank %d, %s %s) by %s in run %zu and by %s "
                     "in run %zu; it chose otherwise for %s of the %s collectives that were "
-                    "compared%s%s",
+                    "compared%s%s%s",
                     f->stream->function, (unsigned long long)f->a->sequence, f->stream->scope,
                     f->a->step, f->stream->rank, tw_human_count((uint64_t)f->a->count, count),
                     f->a->datatype, f->a->choice, a->side->index + 1, f->b->choice,
                     b->side->index + 1, tw_human_count(f->differing, some),
-                    tw_human_count(f->compared, all), missing,
+                    tw_human_count(f->compared, all), but, missing,
                     differ ? "" : "; nothing else that was compared differs");
     else if (missing && f->compared)
         tw_cmp_note(c,
                     "NCCL chose the same algorithms, protocols and channels in run %zu and run %zu "
-                    "for the %s collectives that were compared%s",
-                    a->side->index + 1, b->side->index + 1, tw_human_count(f->compared, all),
+                    "for the %s collectives that were compared%s%s",
+                    a->side->index + 1, b->side->index + 1, tw_human_count(f->compared, all), but,
                     missing);
     else if (missing)
         tw_cmp_note(c, "what NCCL chose was not compared between run %zu and run %zu: %s",
                     a->side->index + 1, b->side->index + 1,
-                    missing[0] ? missing + 2 : "no call of either was recorded");
+                    missing[0] ? missing : "no call of either was recorded");
     tw_free(missing);
 }
 

@@ -44,7 +44,9 @@ def test_new_changed_and_untouched_files(work):
         ],
     )
     got = files(r)
-    assert set(got) == {"grown", "deep/er/new", "made/empty"} and not r.json["files_truncated"]
+    assert set(got) == {"grown", "deep/er/new", "made/empty", "link"}
+    assert not r.json["files_truncated"]
+    assert got["link"]["sha256"] == "" and got["link"]["why"] == "a symbolic link to same"
     assert got["grown"] == {
         "path": "grown",
         "bytes": 8,

@@ -262,8 +262,8 @@ static void test_not_all_was_seen(void **state)
     (void)state;
     const struct made lost = {.lost = true, .choice = TREE}, open = {.open = true};
     expect(&usual, &lost, TWIN_SAME,
-           "what NCCL chose was not compared between run 1 and run 2: calls were not recorded, 0 "
-           "in run 1 and 3 in run 2");
+           "what NCCL chose was not compared between run 1 and run 2: "
+           "calls were not recorded, 0 in run 1 and 3 in run 2");
     expect(&usual, &open, TWIN_SAME,
            "NCCL chose the same algorithms, protocols and channels in run 1 and run 2 for the 15 "
            "collectives that were compared; not all was recorded to its end");

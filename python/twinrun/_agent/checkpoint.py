@@ -109,7 +109,8 @@ class Contents:
 
     def digest_of_values(self):
         data = "\n".join(self.digested).encode("utf-8", "surrogatepass")
-        return S.lib.quick_digest(ctypes.addressof(ctypes.create_string_buffer(data)), len(data))
+        held = ctypes.create_string_buffer(data)  # until the library has read it
+        return S.lib.quick_digest(ctypes.addressof(held), len(data))
 
     def _tensor(self, path, tensor):
         for suffix, part in tensors.parts(tensor):
