@@ -126,21 +126,28 @@ static char *fill_in(const struct tw_engine *e, const char *host, const char *sc
     return tw_buf_steal(&b);
 }
 
-/* Starts the command in a process group of its own: Ctrl-C at the terminal is ours, and what is
- * cancelled is cancelled with its children. What it prints goes into the ticket's log. */
+/*
+ * Starts the command in a process group of its own: Ctrl-C at the terminal is ours, and what is
+ * cancelled is cancelled with its children. /bin/sh would end at once then, and what it started is
+ * still ending: the trap, which runs behind the command of that moment, has it stay as long. What
+ * is printed goes into the ticket's log.
+ */
 static int start(const char *text, const char *log, pid_t *pid, struct twin_error *err)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none;
-    char *argv[4];
-    if (posix_spawn_file_actions_init(&files) != 0)
-        return tw_no_memory(err, "for a command");
-    if (posix_spawnattr_init(&attributes) != 0) {
-        posix_spawn_file_actions_destroy(&files);
+    char *argv[4], *trapped = tw_printf("trap 'exit 143' TERM\n%s", text);
+    if (!trapped || posix_spawn_file_actions_init(&files) != 0) {
+        tw_free(trapped);
         return tw_no_memory(err, "for a command");
     }
-    tw_shell_argv(text, argv);
+    if (posix_spawnattr_init(&attributes) != 0) {
+        posix_spawn_file_actions_destroy(&files);
+        tw_free(trapped);
+        return tw_no_memory(err, "for a command");
+    }
+    tw_shell_argv(trapped, argv);
     sigemptyset(&none);
     posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&files, 1, log, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -150,6 +157,7 @@ static int start(const char *text, const char *log, pid_t *pid, struct twin_erro
     int rc = posix_spawn(pid, "/bin/sh", &files, &attributes, argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
+    tw_free(trapped);
     if (rc == 0)
         return 0;
     errno = rc;

@@ -99,15 +99,22 @@ def test_runs_are_those_of_this_machine(check, home):
     assert run["node"]["engine"] == "cmd" and run["node"]["attempt"] == 1
 
 
-def test_nobody_else_reads_an_order(check, tmp_path):
-    """It holds the whole environment of the caller."""
-    seen = tmp_path / "seen"
-    look = "d=$(dirname {script}); stat -c %a $d/order $d/../.. >> " + str(seen) + "; {command}; "
-    done = check(look + f"ls $d >> {seen}", runs=2)
-    assert done.rc == 0, done
+def test_nobody_else_reads_an_order(check, script, tmp_path):
+    """It holds the whole environment of the caller, and is gone when the job begins."""
+    seen, ticket = tmp_path / "seen", tmp_path / "ticket"
+    look = f"dirname {{script}} > {ticket}; d=$(cat {ticket}); "
+    look += f"stat -c %a $d/order $d/../.. >> {seen}; {{command}}"
+    script(
+        "job.py",
+        "import os, sys\n"
+        "names = os.listdir(open(sys.argv[1]).read().strip())\n"
+        "with open(sys.argv[2], 'a') as seen:\n"
+        "    print(*names, file=seen)",
+    )
+    done = check(look, "--slots", 1, runs=2, job=[ticket, seen])
     names = seen.read_text().split()
-    assert names.count("600") == 2 and names.count("700") == 2, names
-    assert names.count("result.json") == 2 and "order" not in names, names
+    assert names.count("600") == 2 and names.count("700") == 2, (names, done)
+    assert names.count("run.sh") == 2 and "order" not in names, (names, done)
 
 
 def test_side_by_side_on_hosts(check, home):
