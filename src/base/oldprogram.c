@@ -46,12 +46,19 @@ WRAP(int, pthread_rwlock_wrlock, (pthread_rwlock_t * l), (l))
 
 /* The same functions under the names that code without large files has. */
 int __wrap_fstat64(int fd, struct stat *st);
+int __wrap_lstat64(const char *path, struct stat *st);
 int __wrap_stat64(const char *path, struct stat *st);
 
 int __wrap_fstat(int fd, struct stat *st);
 int __wrap_fstat(int fd, struct stat *st)
 {
     return __wrap_fstat64(fd, st);
+}
+
+int __wrap_lstat(const char *path, struct stat *st);
+int __wrap_lstat(const char *path, struct stat *st)
+{
+    return __wrap_lstat64(path, st);
 }
 
 int __wrap_stat(const char *path, struct stat *st);
