@@ -6,13 +6,13 @@ what it does where it was unpacked, and (with --full) in a minimal Debian that h
 import filecmp
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
 from job_pool import pooled
+from said_by import run
 
-from conftest import FULL, ROOT, clean_environment
+from conftest import FULL, ROOT
 
 sys.path.insert(0, str(ROOT / "packaging"))
 import make_deb  # noqa: E402
@@ -22,20 +22,6 @@ pytestmark = pytest.mark.skipif(
     bool(MISSING), reason="%s not installed: ./dev test installs it" % ", ".join(MISSING)
 )
 FRESH = os.environ.get("TWINRUN_DEBIAN_ROOT", "")
-
-
-def run(*argv, rc=0, env=None, **options):
-    done = subprocess.run(
-        [str(word) for word in argv],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=clean_environment(env),
-        **options,
-    )
-    assert done.returncode == rc, done.stdout[-4000:]
-    return done.stdout
 
 
 def made(build, folder):

@@ -6,29 +6,15 @@ built, taken apart by another program, and run without any right of root.
 import json
 import os
 import shutil
-import subprocess
 import sys
 
 import pytest
+from said_by import run
 
-from conftest import FULL, ROOT, clean_environment
+from conftest import FULL, ROOT
 
 MAKE = ROOT / "packaging" / "make_image.py"
 FRESH = os.environ.get("TWINRUN_DEBIAN_ROOT", "")
-
-
-def run(*argv, rc=0, env=None, **options):
-    done = subprocess.run(
-        [str(word) for word in argv],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=clean_environment(env),
-        **options,
-    )
-    assert done.returncode == rc, done.stdout[-4000:]
-    return done.stdout
 
 
 def test_a_base_that_may_be_another_one_tomorrow_is_refused(tmp_path):

@@ -8,13 +8,13 @@ import os
 import pty
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
 
 import pytest
 from job_pool import pooled
+from said_by import run
 
 from conftest import FULL, ROOT, clean_environment
 
@@ -51,20 +51,6 @@ import sys
 sys.path.insert(0, %r)
 import wheel_hook
 """ % str(ROOT / "tools")
-
-
-def run(*argv, rc=0, env=None, **options):
-    done = subprocess.run(
-        [str(word) for word in argv],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=clean_environment(env),
-        **options,
-    )
-    assert done.returncode == rc, done.stdout[-4000:]
-    return done.stdout
 
 
 @pytest.fixture
