@@ -497,7 +497,7 @@ static void judge_file(struct tw_cmp *c, const struct twin_run_file *x,
     if (s && t && s->hash != t->hash)
         return; /* its record differs: that is the finding */
     /* the list of what is in the file itself says more than the records of a file of its name */
-    if (hashed && x->listing && judge_text(c, in, x, y, out))
+    if (s && t && hashed && x->listing && judge_text(c, in, x, y, out))
         return;
     if (s && t && equal_saved(s, t)) {
         if (hashed)

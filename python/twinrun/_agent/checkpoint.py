@@ -7,7 +7,6 @@ equal in everything that matters. A second note has a digest of all of them, and
 were not looked into, so that a file of other bytes is not taken for an equal one.
 """
 
-import ctypes
 import functools
 import os
 import sys
@@ -109,8 +108,7 @@ class Contents:
 
     def digest_of_values(self):
         data = "\n".join(self.digested).encode("utf-8", "surrogatepass")
-        held = ctypes.create_string_buffer(data)  # until the library has read it
-        return S.lib.quick_digest(ctypes.addressof(held), len(data))
+        return S.lib.quick_digest(data, len(data))
 
     def _tensor(self, path, tensor):
         for suffix, part in tensors.parts(tensor):
@@ -129,8 +127,7 @@ class Contents:
     def _array(self, path, array):
         self.count += 1
         data = array.tobytes()
-        held = ctypes.create_string_buffer(data, len(data)) if data else None
-        digest = S.lib.quick_digest(ctypes.addressof(held), len(data)) if held is not None else 0
+        digest = S.lib.quick_digest(data, len(data)) if data else 0
         self.parts.append("%s %s %s %016x" % (path, array.dtype.str, array.shape, digest))
 
 

@@ -377,7 +377,7 @@ def _is_zero(gradient):
         return True
     address, size = memory
     if not _zeros:
-        _zeros.append(S.lib.quick_digest(*_address_of(bytes(ZEROS))))
+        _zeros.append(S.lib.quick_digest(bytes(ZEROS), ZEROS))
     rest = size % ZEROS
     count = size // ZEROS
     regions, found = (ctypes.c_uint64 * (2 * count or 1))(), (ctypes.c_uint64 * (count or 1))()
@@ -387,10 +387,6 @@ def _is_zero(gradient):
     return set(found[:count]) <= set(_zeros) and not any(
         ctypes.string_at(address + count * ZEROS, rest)
     )
-
-
-def _address_of(data):
-    return ctypes.cast(data, ctypes.c_void_p).value, len(data)
 
 
 def taken(inputs, results):
