@@ -52,6 +52,14 @@ def pytest_configure(config):
     compileall.compile_dir(ROOT / "python", quiet=2)
 
 
+def pytest_collection_finish(session):
+    """A test module that put the inside of our package on the path would hide PyTorch (there is a
+    twinrun/torch) from each process that a later test spawns with this path.
+    """
+    inside = str(ROOT / "python" / "twinrun")
+    assert inside not in sys.path, f"a test module put {inside} on sys.path; put its parent there"
+
+
 def pytest_unconfigure(config):
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ.pop("TWINRUN_TEST_SHARED"), ignore_errors=True)

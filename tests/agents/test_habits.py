@@ -14,8 +14,8 @@ import pytest
 from conftest import FULL, GHOSTS, ROOT, clean_environment
 
 HABITS = ROOT / "python" / "twinrun" / "habits.py"
-sys.path.insert(0, str(HABITS.parent))
-import habits  # noqa: E402
+sys.path.insert(0, str(ROOT / "python"))
+from twinrun import habits  # noqa: E402
 
 TOOLS = os.environ.get("TWINRUN_HOOKS_PYTHON", "")
 
