@@ -4,6 +4,7 @@
  * number, which are compared beside those with the first run, and what is to be said of all that.
  * What is compared between numbers is decided by worlds.c.
  */
+#include "arms.h"
 #include "internal.h"
 
 #include <string.h>

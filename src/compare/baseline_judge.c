@@ -7,7 +7,10 @@
  */
 #include "baseline_inside.h"
 
+#include "arms.h"
 #include "phrase.h"
+#include "scan.h"
+#include "tolerance.h"
 
 #include <assert.h>
 #include <math.h>

@@ -6,6 +6,7 @@
  * goes into a repository.
  */
 #include "baseline_inside.h"
+#include "scan.h"
 
 #include <assert.h>
 #include <math.h>

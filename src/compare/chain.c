@@ -5,6 +5,7 @@
  * 10 --resume` is one arm with two trainers, one after the other: the first is A's beginning, and
  * each later one goes on where its own first weights stand in A.
  */
+#include "arms.h"
 #include "internal.h"
 
 /* Does the process make steps of its own? */

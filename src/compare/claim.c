@@ -5,6 +5,8 @@
  * while comparing. Which claims there are: claims.c, claims_numbers.c and whoever else adds one.
  */
 #include "claims.h"
+#include "evidence.h"
+#include "scan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

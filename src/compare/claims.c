@@ -6,6 +6,8 @@
  * docs/format/verdict.md.
  */
 #include "claims.h"
+#include "evidence.h"
+#include "scan.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 
 #include "internal.h"
 #include "json_text.h"
+#include "scan.h"
 
 /* of what a tolerance allows; below 0: nothing was measured */
 json_t *tw_claim_share(double share);

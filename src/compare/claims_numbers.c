@@ -4,6 +4,8 @@
  * claimed with the record, the steps or the lines that it was computed from; the second reader
  * computes it again. */
 #include "claims.h"
+#include "evidence.h"
+#include "scan.h"
 
 #include <math.h>
 

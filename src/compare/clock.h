@@ -4,6 +4,7 @@
 /* The clock experiment, for its two files: clock_columns.c looks at the numbers of lines, and
  * clock_world.c makes the comparisons from which it learns. */
 #include "lines.h"
+#include "printed.h"
 
 /* The number at one place of lines that say the same, and how it moved under either faster
  * clock. */

@@ -5,6 +5,7 @@
  * moved; afterwards a number of which it is not known whether it is a time is looked up here.
  */
 #include "clock.h"
+#include "printed.h"
 
 #include <ctype.h>
 #include <math.h>

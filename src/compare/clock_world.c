@@ -15,7 +15,9 @@
 #include <string.h>
 
 #include "claims.h"
+#include "evidence.h"
 #include "phrase.h"
+#include "printed.h"
 
 /* ---- the experiment as a whole */
 

@@ -3,7 +3,12 @@
  * together. The first comparison that differs is made in detail; later ones ask only whether two
  * runs are equal, since one divergence that is explained well is what a person can use. The word of
  * the verdict is decided last, when it is known what was not seen. */
+#include "arms.h"
+#include "evidence.h"
 #include "internal.h"
+#include "printed.h"
+#include "scan.h"
+#include "tolerance.h"
 
 #include "src/stats/stats.h"
 

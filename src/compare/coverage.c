@@ -5,6 +5,7 @@
  * its records as a whole.
  */
 #include "internal.h"
+#include "scan.h"
 
 #include "phrase.h"
 

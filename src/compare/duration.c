@@ -7,6 +7,7 @@
  * (Python's time.perf_counter() and time.monotonic() count from the machine's start).
  */
 #include "internal.h"
+#include "printed.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -17,6 +17,7 @@
  * nothing is taken: it neither gives nor takes, and `why` says the reason.
  */
 #include "exchange.h"
+#include "scan.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
  * (python/twinrun/_agent/facts.py, optim.py); here they are laid beside what differs.
  */
 #include "internal.h"
+#include "printed.h"
+#include "scan.h"
 
 #include <string.h>
 

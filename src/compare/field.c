@@ -5,6 +5,7 @@
  * give way first. What was seen is collected as it comes and put into the matrix at the end, when
  * the number of rows is known. */
 #include "internal.h"
+#include "scan.h"
 
 #include "src/compare/field.h"
 

@@ -6,6 +6,7 @@
  * nothing is known: such a file is named.
  */
 #include "internal.h"
+#include "printed.h"
 
 #include "phrase.h"
 

@@ -3,6 +3,8 @@
  * expressions are compiled once, before anything is read, so that a wrong one ends the command at
  * once and not after an hour of runs. */
 #include "internal.h"
+#include "printed.h"
+#include "scan.h"
 
 #include <regex.h>
 

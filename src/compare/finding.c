@@ -2,7 +2,9 @@
 /* Findings: from a difference between two records to what a person or a program is told. A finding
  * owns all its strings, and has "" and not NULL where nothing is known: whoever prints one need not
  * ask. A text that cannot be stored leaves the old one in place and sets c->oom. */
+#include "evidence.h"
 #include "internal.h"
+#include "tolerance.h"
 #include "ulp.h"
 
 #include <math.h>

@@ -15,6 +15,7 @@
 #include "frontier.h"
 
 #include "phrase.h"
+#include "scan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
  * exchange_matches.c (who gave what somebody took), frontier_order.c (which came before which).
  */
 #include "exchange.h"
+#include "scan.h"
 
 /* All that give, or take, in one match. */
 struct match {

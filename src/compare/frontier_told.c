@@ -7,6 +7,7 @@
 #include "claims.h"
 
 #include "phrase.h"
+#include "scan.h"
 
 #include <stdio.h>
 #include <string.h>

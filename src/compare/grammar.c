@@ -7,6 +7,7 @@
  * loss, and "num_correct" counts something. A word inside another word is no word.
  */
 #include "grammar.h"
+#include "printed.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #define TW_COMPARE_GRAMMAR_H
 /* What names a number, for the files that judge numbers by their names. */
 #include "internal.h"
+#include "printed.h"
 
 /* Words of a label, and bytes of one. A longer word is none that a rule knows. */
 enum { TW_PARTS_MAX = 12, TW_PART_BYTES = 24 };

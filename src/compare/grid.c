@@ -6,6 +6,7 @@
  * first differences among them.
  */
 #include "internal.h"
+#include "scan.h"
 
 #include "src/compare/field.h"
 

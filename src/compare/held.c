@@ -18,6 +18,7 @@
 #include "replicas.h"
 #include "shards.h"
 
+#include "arms.h"
 #include "phrase.h"
 
 #include <stdlib.h>

@@ -7,6 +7,7 @@
  * any text.
  */
 #include "internal.h"
+#include "printed.h"
 
 #include <ctype.h>
 #include <stdlib.h>

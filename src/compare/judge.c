@@ -3,7 +3,10 @@
  * judged with which numbers. Every differing step is judged and not just the first: a divergence
  * that is small in its first step may grow beyond what is allowed. Judging ends at the first step
  * that is outside. */
+#include "arms.h"
 #include "claims.h"
+#include "scan.h"
+#include "tolerance.h"
 
 /* differing steps that are judged; more leave the rest not judged */
 uint64_t tw_judge_limit = UINT64_C(1) << 22;

@@ -8,7 +8,9 @@
  */
 #include "lines.h"
 
+#include "evidence.h"
 #include "phrase.h"
+#include "printed.h"
 
 #include <assert.h>
 #include <ctype.h>

@@ -3,6 +3,7 @@
 #define TW_COMPARE_LINES_H
 /* A text as lines, for the files of this room that match them. */
 #include "internal.h"
+#include "printed.h"
 
 /* Lines of a text that are looked at. The rest of a longer one is said not to be compared. */
 #define LINES_MAX 200000u

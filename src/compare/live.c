@@ -10,7 +10,9 @@
  * be read or cannot be judged yet, the answer is "not diverged so far", and the comparison of the
  * finished runs decides. No findings, notes or claims are made here.
  */
+#include "arms.h"
 #include "internal.h"
+#include "scan.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -13,6 +13,7 @@
  * were equal until then says when it was, not why.
  */
 #include "internal.h"
+#include "scan.h"
 
 #include "phrase.h"
 

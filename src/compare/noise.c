@@ -10,6 +10,7 @@
  * copy of the line, an answer whether two lines mean the same, or a list of their open numbers.
  */
 #include "internal.h"
+#include "printed.h"
 
 #include <assert.h>
 #include <ctype.h>

@@ -7,6 +7,7 @@
  * numbers_alone.c finds out whether such numbers are all that differs.
  */
 #include "internal.h"
+#include "scan.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,6 +5,7 @@
  * --ignore that leaves them out. What the numbers mean is not known, so the verdict stays.
  */
 #include "internal.h"
+#include "scan.h"
 
 #include <string.h>
 

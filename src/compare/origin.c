@@ -11,7 +11,9 @@
  * docs/internals/compare.md ("When ORIGIN may be said") has the rules. Texts that the functions
  * here return, or put into *found, are malloc'ed; they go into the finding.
  */
+#include "arms.h"
 #include "internal.h"
+#include "scan.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  * added to the unknown texts with the option that leaves it out.
  */
 #include "internal.h"
+#include "printed.h"
 
 #include <string.h>
 

@@ -13,6 +13,7 @@
  * (clock_world.c).
  */
 #include "grammar.h"
+#include "printed.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -10,7 +10,12 @@
  * in the flow of a step is named, and what of the other ranks diverges at the same place is listed
  * with it.
  */
+#include "arms.h"
+#include "evidence.h"
 #include "internal.h"
+#include "printed.h"
+#include "scan.h"
+#include "tolerance.h"
 
 #include "phrase.h"
 

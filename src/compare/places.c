@@ -7,6 +7,7 @@
  * begins or ends within a block of 16 bytes, the bytes of that block which are its own stand in a
  * record of another series, an edge, whose digest is these bytes.
  */
+#include "arms.h"
 #include "shards.h"
 
 #include <stdlib.h>

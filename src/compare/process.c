@@ -9,6 +9,7 @@
  * be read, and what processes say that they could not see, is added to the reasons against "same"
  * here.
  */
+#include "printed.h"
 #include "replicas.h"
 
 #include <stdlib.h>

@@ -10,7 +10,9 @@
  * is compared here, except that replicas of rank 0 are held against rank 0 where arms have other
  * numbers of ranks.
  */
+#include "arms.h"
 #include "internal.h"
+#include "scan.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -9,6 +9,7 @@
  * faster one), both clocks give facts: files keep the machine's, lines the shown one.
  */
 #include "internal.h"
+#include "printed.h"
 
 #include <ctype.h>
 #include <math.h>

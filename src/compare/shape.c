@@ -10,6 +10,7 @@
  * NUL, which ends every search.
  */
 #include "internal.h"
+#include "printed.h"
 
 #include <ctype.h>
 #include <signal.h>

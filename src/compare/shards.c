@@ -10,6 +10,7 @@
  * element exactly once. Ranks that hold the same part must agree in it. Where anything of that
  * fails the tensor is not compared, and a reason says so.
  */
+#include "arms.h"
 #include "shards.h"
 
 #include <stdio.h>

@@ -4,6 +4,7 @@
 /*
  * Shared by places.c and shards.c: where the part of a tensor lies that a rank holds.
  */
+#include "arms.h"
 #include "internal.h"
 
 /* Where a part lies in its tensor: `shape` elements in each dimension, from `start` on. */

@@ -10,7 +10,9 @@
  * were recorded) is held against what the other arm ended step K - 1 with. In this file a is the
  * whole arm and b the resumed one.
  */
+#include "arms.h"
 #include "internal.h"
+#include "scan.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  * Differences that --ignore names are counted and left out.
  */
 #include "match.h"
+#include "scan.h"
 
 #include <assert.h>
 #include <stdlib.h>

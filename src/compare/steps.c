@@ -5,6 +5,7 @@
  * because it takes 16 bytes a step and one walk over the trace.
  */
 #include "internal.h"
+#include "scan.h"
 
 /*
  * The most steps that a table holds: 2^26 entries of 16 bytes are 1 GiB. Steps behind that are left

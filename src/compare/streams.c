@@ -19,6 +19,7 @@
  * streams alone, which need to be put in order.
  */
 #include "internal.h"
+#include "scan.h"
 
 #include <assert.h>
 #include <stdlib.h>

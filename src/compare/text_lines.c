@@ -5,6 +5,7 @@
  * stay where they are; lines.c, glued.c and clock_columns.c match and judge the lines.
  */
 #include "lines.h"
+#include "printed.h"
 
 #include <string.h>
 

@@ -9,6 +9,7 @@
  * worlds/RANK.PID, docs/format/run-folder.md). What one of the two did not tell is compared with
  * nothing.
  */
+#include "arms.h"
 #include "internal.h"
 
 #include "phrase.h"

@@ -9,6 +9,7 @@
  * values, and comments. What a rule allows, and what of a tensor can be measured: docs/ci.md.
  */
 #include "internal.h"
+#include "tolerance.h"
 
 #include "json_load.h"
 #include "phrase.h"

@@ -10,7 +10,9 @@
  * origin itself, but nothing behind it can come from there. A step whose start could not be made
  * equal is not judged for what depends on it. docs/internals/transplant.md says more.
  */
+#include "evidence.h"
 #include "internal.h"
+#include "scan.h"
 
 #include "src/stats/stats.h"
 

@@ -6,6 +6,7 @@
  * verdict read them.
  */
 #include "claims.h"
+#include "evidence.h"
 
 #include <string.h>
 

@@ -6,7 +6,10 @@
  * step of a long run would take too long, so the first steps are decoded densely and later ones
  * only where the step hashes promise something new.
  */
+#include "arms.h"
+#include "evidence.h"
 #include "internal.h"
+#include "scan.h"
 
 #include "src/stats/stats.h"
 

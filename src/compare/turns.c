@@ -5,8 +5,10 @@
  * left out on both sides where they are not. So a step in which only some parts had their turn says
  * nothing of such a tensor; whether the end was compared is asked by tw_weights_only().
  */
+#include "arms.h"
 #include "internal.h"
 #include "phrase.h"
+#include "scan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,9 @@
  * and is freed, and notes that are added when it is finished. compare.c and its helpers fill it;
  * everything that it points to belongs to it.
  */
+#include "evidence.h"
 #include "internal.h"
+#include "scan.h"
 
 #include <math.h>
 #include <string.h>

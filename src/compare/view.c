@@ -7,6 +7,7 @@
  * its absence.
  */
 #include "internal.h"
+#include "printed.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
  * killed may take its last quarter of a second with it.
  */
 #include "internal.h"
+#include "scan.h"
 
 #include "phrase.h"
 

@@ -9,6 +9,7 @@
  * origin.c and scan.c.
  */
 #include "internal.h"
+#include "scan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,9 @@
  */
 #include "shards.h"
 
+#include "arms.h"
 #include "phrase.h"
+#include "scan.h"
 
 bool tw_weights_alone(const struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
 {

@@ -11,7 +11,9 @@
  */
 #include "zoom.h"
 
+#include "evidence.h"
 #include "phrase.h"
+#include "scan.h"
 #include "ulp.h"
 
 #include <assert.h>

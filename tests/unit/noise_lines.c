@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "internal.h"
+#include "printed.h"
 
 enum { LINE_BYTES = 4096, LABELS_MAX = 64 };
 

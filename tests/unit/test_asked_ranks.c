@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "arms.h"
 #include "internal.h"
 
 /* 2, 2, 4, 8, 4: two numbers with two runs each, one with one. */

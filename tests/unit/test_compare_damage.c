@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "internal.h"
-#include "compare_test.h"
 #include "../../src/trace/format.h"
+#include "compare_test.h"
+#include "internal.h"
+#include "scan.h"
 
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)

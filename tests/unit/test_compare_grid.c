@@ -2,6 +2,7 @@
 /* The grid of ranks and steps that a page shows: its cells say what the verdict says, and of many
  * ranks and steps those are chosen that matter. */
 #include "internal.h"
+#include "scan.h"
 
 #include "src/compare/field.h"
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "internal.h"
+#include "printed.h"
 #include "ulp.h"
 
 /* A run on 21 November 2025 that took two hours, had the processes 4711 and 31307 and made ids up

@@ -11,6 +11,7 @@
 #include "compare_test.h"
 
 #include "../../src/compare/internal.h"
+#include "../../src/compare/scan.h"
 
 static const struct twin_compare_options arms = {.arms = true, .find_shift = true};
 

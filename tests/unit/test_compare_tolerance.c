@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "internal.h"
+#include "tolerance.h"
 
 #include "compare_test.h"
 
