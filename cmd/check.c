@@ -345,6 +345,7 @@ static int check_job(struct tw_check_command *command)
     /* Runs that explain are made only where the comparison itself was finished. */
     if (!c->series.interrupted && !c->series.out_of_time && !c->trouble) {
         tw_check_clock(c);
+        tw_check_nothing_to_resume(c);
         tw_check_repeat_arm(c);
         tw_check_threads(c);
         if (!c->args.against)

@@ -6,6 +6,7 @@
  * nobody stopped are judged: a run that was stopped has no end of its own.
  */
 #include "internal.h"
+#include "printed.h"
 
 #include "phrase.h"
 
@@ -74,6 +75,14 @@ struct twin_finding *tw_outcome_compare(struct tw_cmp *c, const struct tw_side *
     tw_free(x);
     tw_free(y);
     tw_free(where);
+    const bool cut = failed->run->one_stream ? failed->run->stdout_truncated
+                                             : failed->run->stderr_truncated;
+    char *last = cut ? NULL : tw_last_printed(c, failed->run);
+    if (last)
+        tw_cmp_note(c, "the last line that %s wrote to %s: %s",
+                    failed == a ? c->label_a : c->label_b,
+                    failed->run->one_stream ? "its terminal" : "stderr", last);
+    tw_free(last);
     struct twin_finding *f = tw_outcome_new(c, TWIN_FINDING_OUTCOME, "how the job ended", text,
                                             failed->steps);
     for (size_t i = 0; f && i < failed->count; i++)

@@ -8,7 +8,11 @@
 #include "internal.h"
 #include "printed.h"
 
+#include <ctype.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* Bytes of a stream that are read. A longer one is not read at all and counts as cut. */
 #define STREAM_CAP ((size_t)64 << 20)
@@ -71,6 +75,42 @@ static void both_load(struct tw_cmp *c, const struct twin_run *run, struct strea
         *s = (struct stream){both, n + errors.bytes, s->cut || errors.cut};
     }
     tw_free(errors.data);
+}
+
+/*
+ * The last line that says something of what a run wrote to stderr (to stdout where they were one),
+ * cut at 200 bytes; the caller frees it. NULL: there is none, or it was not kept.
+ */
+char *tw_last_printed(struct tw_cmp *c, const struct twin_run *run)
+{
+    char *path = tw_path_join(run->dir, run->one_stream ? "stdout" : "stderr");
+    const int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
+    struct stat st;
+    char text[4096], *line = NULL;
+    ssize_t n = -1;
+    c->oom |= !path;
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        const off_t from = st.st_size > (off_t)sizeof text ? st.st_size - (off_t)sizeof text : 0;
+        n = tw_pread_all(fd, text, sizeof text, (uint64_t)from);
+    }
+    while (n > 0 && isspace((unsigned char)text[n - 1]))
+        n--;
+    ssize_t start = n;
+    while (start > 0 && text[start - 1] != '\n' && text[start - 1] != '\r')
+        start--;
+    while (start < n && isspace((unsigned char)text[start]))
+        start++;
+    if (start >= 0 && start < n) {
+        const size_t most = 200, bytes = (size_t)(n - start);
+        char *shown = tw_printable(text + start, bytes < most ? bytes : most);
+        line = shown ? tw_cmp_text(c, "%s%s", shown, bytes > most ? "..." : "") : NULL;
+        c->oom |= !shown;
+        tw_free(shown);
+    }
+    if (fd >= 0)
+        close(fd);
+    tw_free(path);
+    return line;
 }
 
 /* Compares two loaded texts and frees both. `which` is the name that findings and --ignore use. */

@@ -163,6 +163,8 @@ void tw_check_save_baseline(struct tw_check *c);
 /* ---- check_resume.c: the run that arm B goes on from */
 /* Makes it, after run 1. *done: the verdict is known already. */
 int tw_check_half(struct tw_check *c, bool *done);
+/* Notes it where the resumed run failed at once and that run had written nothing. */
+void tw_check_nothing_to_resume(struct tw_check *c);
 
 /* ---- check_rounding.c: args.explain, one more run of each arm, judged operation by operation. The
  * verdict stands; what was found becomes notes. */

@@ -120,3 +120,23 @@ int tw_check_half(struct tw_check *c, bool *done)
     c->half = NULL;
     return tw_check_keep(c, half);
 }
+
+void tw_check_nothing_to_resume(struct tw_check *c)
+{
+    const struct twin_run *half = c->half;
+    const struct twin_run *resumed = c->series.count == 2 ? c->series.runs[1] : NULL;
+    struct tw_run_totals t;
+    if (!half || !resumed || !c->series.v || !tw_run_failed(resumed) || half->file_count ||
+        half->files_truncated)
+        return;
+    tw_run_totals(resumed, &t);
+    if (t.steps)
+        return;
+    twin_verdict_note(c->series.v,
+                      "the run that was to be resumed had written no file when it %s: there was "
+                      "nothing to go on from%s",
+                      c->args.half ? "ended" : "was stopped",
+                      c->args.half ? ""
+                                   : ". Save more often, or give a command that trains a part, "
+                                     "saves and ends: --half CMD");
+}

@@ -54,6 +54,17 @@ for step in range(4):
     twinrun.step()
 P
 "$PYTHON" "$CASES/../interrupt.py" "$PWD/there" twinrun check -q --half "$PYTHON slow.py $PWD/there" --resume-with true -- "$PYTHON" slow.py
+# It is stopped before its first save: the resumed job fails, and it is said that nothing was there.
+cat >late.py <<'P'
+import array, sys, twinrun
+if "--resume" in sys.argv:
+    open("late.state")
+for step in range(4):
+    twinrun.record("weight:w", array.array("d", [step]))
+    twinrun.step()
+open("late.state", "w").close()
+P
+try --runs 2 --resume-with "$PYTHON late.py --resume" -- "$PYTHON" late.py
 # What is to be resumed is torn: the resumed job fails, and that is a difference.
 try --runs 2 --half "$J 3; : >state; echo 3 >state" --resume-with "$J 10 --resume" -- $J 10 | grep -v 'next\|show\|check'
 try --resume-with "$J 10 --resume"
