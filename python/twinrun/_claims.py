@@ -256,6 +256,18 @@ class Claims(Numbers, Shown):
         "operations": ("kernel", None),
     }
 
+    def handed_on(self, x, y, step, other, rules):
+        """Do these steps differ in nothing that counts? Parts of weights that take turns need one
+        that both have.
+        """
+        mine, theirs = x.rows.get(step, ()), y.rows.get(other, ())
+        different = differences(mine, theirs)
+        one_sided = {d.a.seq for d in different if d.a}
+        shared = any(self.fits(r, "optimizer", "weight") and r.seq not in one_sided for r in mine)
+        return (shared or "only-weights" in rules.words) and all(
+            rules.allows(d, x, y, step, other) for d in different
+        )
+
     def equal(self, claim):
         x, y = self.pair(claim)
         step = number(claim, "step")
@@ -277,19 +289,15 @@ class Claims(Numbers, Shown):
                 need(n == 0, "what was handed on is no record here")
                 need(step > 0 or n > 0, "no step before %d handed on weights", step)
                 if step > 0 and step - 1 in x.ends and other - 1 in y.ends:
-                    # a hash of the phase has gradients and optimizer state that were not compared
-                    before = (
-                        not [
-                            d
-                            for d in differences(
-                                x.rows.get(step - 1, ()), y.rows.get(other - 1, ())
-                            )
-                            if not rules.allows(d, x, y, step - 1, other - 1)
-                        ]
-                        if "only-weights" in rules.words
-                        else x.ends[step - 1].phases.get(OPTIMIZER)
-                        == y.ends[other - 1].phases.get(OPTIMIZER)
+                    # a hash of the phase has gradients and optimizer state that were not compared,
+                    # and parts of large weights whose turn it is in one of the runs alone
+                    before = x.ends[step - 1].phases.get(OPTIMIZER) == y.ends[other - 1].phases.get(
+                        OPTIMIZER
                     )
+                    if "only-weights" in rules.words or (
+                        not before and "parts-in-turns" in rules.words
+                    ):
+                        before = self.handed_on(x, y, step - 1, other - 1, rules)
                     need(
                         before,
                         "the weights that left step %d differ",

@@ -692,8 +692,15 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         unseen_writing(c, b->proc, named, &from);
     if (rc == 0 && !from)
         other_threads(c, a, b, v, named, &from, &by);
-    if (rc == 0 && from)
-        tw_finding_between(c, f, from, say_with(c, tw_rec_say(c, v, named), by));
+    if (rc == 0 && from) {
+        char *to = say_with(c, tw_rec_say(c, v, named), by);
+        if (to && v == b && a->count && b->count && a->rec[0].step != b->rec[0].step) {
+            char *whose = tw_cmp_text(c, "%s, as %s counts its steps", to, c->label_b);
+            tw_free(to);
+            to = whose;
+        }
+        tw_finding_between(c, f, from, to);
+    }
     tw_free(by);
     return rc;
 }

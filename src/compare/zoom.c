@@ -610,6 +610,7 @@ static int zoom_pair(struct tw_cmp *c, struct zoom *z, struct twin_error *err)
 {
     const struct tw_pair *p = z->pair;
     uint32_t from = z->shift < 0 ? (uint32_t)-z->shift : 0;
+    from += z->shift != 0; /* a resumed run's first step holds its set-up: none of it diverged */
     z->drew = false;
     for (int tries = 0; tries < 64 && !z->done; tries++) {
         uint32_t step = 0;

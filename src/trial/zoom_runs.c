@@ -80,6 +80,13 @@ static bool is_set_by_the_job(const struct twin_finding *f)
     return f->kind == TWIN_KIND_HYPER || (f->kind == TWIN_KIND_STATE && !of_torch);
 }
 
+/* The step that a resumed run makes first. Its records hold the set-up, too: operations that the
+ * other run made long before, and none of which diverged. */
+static bool is_first_of_a_resumed_run(const struct twin_finding *f)
+{
+    return f->step_a != f->step_b && (f->step_a == 0 || f->step_b == 0);
+}
+
 bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a, const char **why)
 {
     const struct twin_finding *f = v->first;
@@ -95,7 +102,7 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
     }
     /* ranks of other numbers, or with other parts of weights, call operations on other tensors:
      * the first of them would be called the first difference */
-    return !several_trainers(v) && !f->weights_alone;
+    return !several_trainers(v) && !f->weights_alone && !is_first_of_a_resumed_run(f);
 }
 
 bool tw_zoom_is_useful(const struct twin_verdict *v, const struct twin_run *a, const char **why)
