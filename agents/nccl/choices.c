@@ -15,11 +15,9 @@
  */
 #include "choices.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "agents/common/side_trace.h"
 #include "agents/common/life.h"
 #include "agents/common/state.h"
 #include "src/base/base.h"
@@ -60,94 +58,35 @@ bool tw_nccl_on(void)
 
 /* ---- the trace */
 
-/* A pid comes twice in one run after exec, or when two containers count their own. */
-static bool path_of_trace(char *path, size_t room)
-{
-    const struct tw_agent_config *c = &tw_agent_config;
-    int n = snprintf(path, room, "%s/nccl", c->run_dir);
-    if (n < 0 || (size_t)n >= room || (mkdir(path, 0777) != 0 && errno != EEXIST))
-        return false;
-    for (int again = 1; again <= 999; again++) {
-        char suffix[8] = "";
-        if (again > 1)
-            snprintf(suffix, sizeof suffix, "-%d", again);
-        n = snprintf(path, room, "%s/nccl/%d.%ld%s.twt", c->run_dir, (int)c->rank, (long)getpid(),
-                     suffix);
-        if (n < 0 || (size_t)n >= room)
-            return false;
-        if (access(path, F_OK) != 0)
-            return true;
-    }
-    return false;
-}
-
-/* Once a process, holding the lock. Never lossless: NCCL is not made to wait. */
+/* Once a process, holding the lock. */
 static void open_trace(int version)
 {
-    struct twin_error err = TWIN_ERROR_INIT;
-    struct twin_writer *w = NULL;
-    char path[PATH_MAX], text[16];
+    char text[16];
     if (tried)
         return;
     tried = true;
-    if (!path_of_trace(path, sizeof path)) {
-        tw_folder_fault("NCCL's choices are not recorded",
-                        "the folder nccl in the run's folder cannot be written");
+    struct twin_writer *w = tw_side_trace_open("nccl", RING_BYTES, "NCCL's choices");
+    if (!w)
         return;
-    }
-    struct twin_writer_options o = {.path = path,
-                                    .rank = tw_agent_config.rank,
-                                    .world = tw_agent_config.world,
-                                    .role = tw_agent_config.role,
-                                    .ring_bytes = RING_BYTES};
-    memcpy(o.run_id, tw_agent_config.run_id, sizeof o.run_id);
-    if (twin_writer_open(&o, &w, &err) != 0) {
-        tw_folder_fault("NCCL's choices are not recorded", err.message);
-        return;
-    }
     snprintf(text, sizeof text, "v%d", version);
     twin_writer_note(w, "nccl.profiler", text);
     atomic_store_explicit(&writer, w, memory_order_release);
 }
 
-/* Inside a guard. Flushing does not wait without limit, closing does: a disk that hangs must not
- * hang the job. */
+/* Inside a guard. */
 static void close_trace(void)
 {
-    struct twin_writer *w = atomic_exchange(&writer, NULL);
-    const uint64_t n = atomic_load(&lost);
-    char text[24];
-    if (!w)
-        return;
-    if (n) {
-        snprintf(text, sizeof text, "%llu", (unsigned long long)n);
-        twin_writer_note(w, "nccl.lost", text);
-    }
-    twin_writer_flush(w);
-    if (twin_writer_counts(w).failed_errno != ETIMEDOUT)
-        twin_writer_close(w);
+    tw_side_trace_close(atomic_exchange(&writer, NULL), "nccl.lost", atomic_load(&lost));
 }
 
 /* ---- communicators */
-
-/* Letters of a name that a line can hold; "-" for a name that was not given. */
-static void copy_word(char *out, size_t room, const char *word)
-{
-    size_t n = 0;
-    for (; word && word[n] && n + 1 < room; n++)
-        out[n] = word[n] > ' ' && word[n] < 0x7F && word[n] != ',' && word[n] != '"' ? word[n]
-                                                                                     : '_';
-    if (n == 0 && room > 1)
-        out[n++] = '-';
-    out[n] = '\0';
-}
 
 /* Holding the lock. Counts those that are called alike and came before. */
 static void give_label(struct tw_nccl_comm *c, const char *name, int ranks, int rank)
 {
     char of[24] = "";
     int number = 1;
-    copy_word(c->name, sizeof c->name, name);
+    tw_side_trace_word(c->name, sizeof c->name, name);
     c->ranks = ranks;
     c->rank = rank;
     for (size_t i = 0; i < comm_count; i++) {
@@ -234,10 +173,10 @@ struct words {
 static struct words words_of(const struct tw_nccl_call *call)
 {
     struct words w = {.function = ""}; /* all of it: it is hashed */
-    copy_word(w.function, sizeof w.function, call->function);
-    copy_word(w.datatype, sizeof w.datatype, call->datatype);
-    copy_word(w.algorithm, sizeof w.algorithm, call->algorithm);
-    copy_word(w.protocol, sizeof w.protocol, call->protocol);
+    tw_side_trace_word(w.function, sizeof w.function, call->function);
+    tw_side_trace_word(w.datatype, sizeof w.datatype, call->datatype);
+    tw_side_trace_word(w.algorithm, sizeof w.algorithm, call->algorithm);
+    tw_side_trace_word(w.protocol, sizeof w.protocol, call->protocol);
     return w;
 }
 

@@ -23,6 +23,7 @@ from collections import Counter
 from . import _causes, _lines
 from ._between import weights_in
 from ._choices import Choices
+from ._kernels import Kernels
 from ._claims import Claims
 from ._clock import Clock, without
 from ._exchanges import Exchanges
@@ -63,6 +64,7 @@ def most_steps(ranges):
 
 class Recheck(
     Choices,
+    Kernels,
     Claims,
     Clock,
     Exchanges,

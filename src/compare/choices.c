@@ -14,7 +14,6 @@
 
 #include "phrase.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,15 +38,12 @@ struct stream {
 /* What a run has. */
 struct chosen {
     const struct tw_side *side;
-    struct twin_trace **trace;
-    size_t traces, trace_room;
+    struct tw_side_traces of;
     struct stream *stream;
     size_t streams, stream_room;
     struct call *call;
     size_t calls, call_room;
-    uint64_t lost; /* calls that were not recorded, of any process */
-    bool cut;      /* it has more than are looked at */
-    bool unread;   /* a trace of it could not be read, or has no end */
+    bool cut; /* it has more than are looked at */
 };
 
 /* ---- reading */
@@ -104,47 +100,11 @@ static int take_call(void *user, const struct twin_trace_record *record)
     return 0;
 }
 
-/* The number that the rank has in the comparison, where the launchers numbered one mesh otherwise.
- */
-static int32_t rank_as_compared(const struct tw_side *side, int32_t own)
+static void read_trace(struct tw_cmp *c, struct chosen *x, const struct tw_side_trace *of)
 {
-    for (size_t i = 0; i < side->count; i++)
-        if (side->proc[i].own_rank == own)
-            return side->proc[i].rank;
-    return own;
-}
-
-static void read_trace(struct tw_cmp *c, struct chosen *x, const char *path)
-{
-    struct twin_trace *t = NULL;
-    uint64_t n = 0;
-    /* one without an end was cut off with its process: what is sealed before that is whole */
-    if (twin_trace_open(path, &t, NULL) != 0 || twin_trace_definitions(t, NULL) != 0 ||
-        (twin_trace_info(t)->closed && twin_trace_verify(t, NULL) != 0) ||
-        !tw_cmp_room(c, &x->trace, x->traces, &x->trace_room, sizeof *x->trace)) {
-        x->unread = true;
-        twin_trace_close(t);
-        return;
-    }
-    x->trace[x->traces++] = t;
-    const struct twin_trace_info *info = twin_trace_info(t);
-    const char *lost = twin_trace_note_of(t, "nccl.lost");
-    x->lost += info->dropped + info->lost;
-    if (lost && tw_parse_u64(lost, UINT64_MAX, &n) == 0)
-        x->lost += n;
-    x->unread |= !info->closed;
-    struct reading r = {.c = c,
-                        .x = x,
-                        .trace = t,
-                        .rank = rank_as_compared(x->side, info->rank),
-                        .from = x->streams};
-    if (twin_trace_walk(t, take_call, NULL, &r, NULL) < 0)
-        x->unread = true;
-}
-
-static int by_name(const void *x, const void *y)
-{
-    return strcmp(*(char *const *)x, *(char *const *)y);
+    struct reading r = {.c = c, .x = x, .trace = of->trace, .rank = of->rank, .from = x->streams};
+    if (twin_trace_walk(of->trace, take_call, NULL, &r, NULL) < 0)
+        x->of.unread = true;
 }
 
 /* By stream, then as they came. */
@@ -180,33 +140,16 @@ static void order_calls(struct chosen *x)
 
 static void read_run(struct tw_cmp *c, const struct tw_side *side, struct chosen *x)
 {
-    char *folder = tw_path_join(side->run->dir, "nccl"), **path = NULL;
-    size_t n = 0, room = 0;
     *x = (struct chosen){.side = side};
-    c->oom |= !folder;
-    DIR *d = folder ? opendir(folder) : NULL;
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (tw_ends(e->d_name, ".twt") && tw_cmp_room(c, &path, n, &room, sizeof *path) &&
-            (path[n] = tw_cmp_text(c, "%s/%s", folder, e->d_name)))
-            n++;
-    if (d)
-        closedir(d);
-    if (n)
-        qsort(path, n, sizeof *path, by_name);
-    for (size_t i = 0; i < n; i++) {
-        read_trace(c, x, path[i]);
-        tw_free(path[i]);
-    }
-    tw_free(path);
-    tw_free(folder);
+    tw_side_traces_open(c, side, "nccl", "nccl.lost", &x->of);
+    for (size_t i = 0; i < x->of.count; i++)
+        read_trace(c, x, &x->of.item[i]);
     order_calls(x);
 }
 
 static void free_run(struct chosen *x)
 {
-    for (size_t i = 0; i < x->traces; i++)
-        twin_trace_close(x->trace[i]);
-    tw_free(x->trace);
+    tw_side_traces_free(&x->of);
     tw_free(x->stream);
     tw_free(x->call);
 }
@@ -283,11 +226,11 @@ static void compare_runs(const struct chosen *a, const struct chosen *b, struct 
 static char *what_is_missing(struct tw_cmp *c, const struct chosen *a, const struct chosen *b,
                              const struct found *f)
 {
-    if (a->lost || b->lost)
+    if (a->of.lost || b->of.lost)
         return tw_cmp_text(c, "calls were not recorded, %llu in run %zu and %llu in run %zu",
-                           (unsigned long long)a->lost, a->side->index + 1,
-                           (unsigned long long)b->lost, b->side->index + 1);
-    if (a->unread || b->unread)
+                           (unsigned long long)a->of.lost, a->side->index + 1,
+                           (unsigned long long)b->of.lost, b->side->index + 1);
+    if (a->of.unread || b->of.unread)
         return tw_cmp_text(c, "not all was recorded to its end");
     if (a->cut || b->cut)
         return tw_cmp_text(c, "more than %zu calls are not looked at", tw_choices_most);
@@ -332,17 +275,17 @@ void tw_choices(struct tw_cmp *c, const struct tw_side *a, const struct tw_side 
         return;
     read_run(c, a, &x);
     read_run(c, b, &y);
-    if (x.traces && y.traces) {
+    if (x.of.count && y.of.count) {
         /* which calls are missing is not known, and NCCL's numbers may come twice (CUDA graphs) */
-        if (!x.lost && !y.lost)
+        if (!x.of.lost && !y.of.lost)
             compare_runs(&x, &y, &f);
         say(c, &x, &y, &f, differ);
-    } else if (x.unread || y.unread) {
+    } else if (x.of.unread || y.of.unread) {
         tw_cmp_note(c, "what NCCL chose was not compared: the records of run %zu cannot be read",
-                    (x.traces ? b : a)->index + 1);
-    } else if (x.traces || y.traces) {
+                    (x.of.count ? b : a)->index + 1);
+    } else if (x.of.count || y.of.count) {
         tw_cmp_note(c, "what NCCL chose was not compared: it was recorded in run %zu alone",
-                    (x.traces ? a : b)->index + 1);
+                    (x.of.count ? a : b)->index + 1);
     }
     free_run(&x);
     free_run(&y);

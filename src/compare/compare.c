@@ -465,8 +465,10 @@ static int compare_all(struct tw_cmp *c, struct tw_side *side, size_t n, struct 
     }
     if (f.any)
         tw_facts(c, side, n);
-    if (n > 1)
+    if (n > 1) {
         tw_choices(c, &side[f.reference], &side[f.detailed ? f.detailed : 1], f.any);
+        tw_kernels(c, &side[f.reference], &side[f.detailed ? f.detailed : 1], f.any);
+    }
     if (f.detailed)
         rc = tw_numbers_tell(c, &side[f.reference], &side[f.detailed], err);
     if (rc != 0)

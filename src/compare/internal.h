@@ -458,6 +458,27 @@ char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r);
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
 
+/* ---- side_traces.c: traces that agents write beside those of the ranks, FOLDER/ in the run folder
+ */
+struct tw_side_trace {
+    struct twin_trace *trace;
+    int32_t rank; /* as compared */
+};
+struct tw_side_traces {
+    const struct tw_side *side;
+    struct tw_side_trace *item; /* by the names of their files */
+    size_t count, room;
+    uint64_t lost; /* records that are missing, in any of them */
+    bool unread;   /* one could not be read, or has no end */
+};
+/* lost_key: of the note of what an agent did not record. Free it also after trouble. */
+void tw_side_traces_open(struct tw_cmp *c, const struct tw_side *side, const char *folder,
+                         const char *lost_key, struct tw_side_traces *out);
+void tw_side_traces_free(struct tw_side_traces *b);
+
+/* ---- kernels.c: what two runs launched on GPUs; a note. differ: something else of them does. */
+void tw_kernels(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, bool differ);
+
 /* ---- choices.c: what NCCL chose for the collectives of two runs; a note. differ: something else
  * of them does. */
 void tw_choices(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b, bool differ);

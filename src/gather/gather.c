@@ -26,7 +26,7 @@
 enum { JSON_MAX = 64 << 20, DEPTH = 64 };
 
 /* The folders whose files are named after a rank and its process. */
-static const char *const merged[] = {"ranks", "worlds", "telemetry", "values", "nccl"};
+static const char *const merged[] = {"ranks", "worlds", "telemetry", "values", "nccl", "kernels"};
 /* What speaks of a part and not of the whole. */
 static const char *const own_files[] = {"run.json", "verdict.json"};
 

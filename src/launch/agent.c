@@ -230,8 +230,10 @@ int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options 
         rc = prepare_hot(a, run, err);
     if (rc == 0 && wants_mpi(o->argv, tw_env_get(e, "TWINRUN_MPI"), tw_env_get(e, "PATH")))
         rc = prepare_mpi(a, run, err);
-    if (rc == 0)
+    if (rc == 0) {
         tw_nccl_prepare(a, e, run);
+        tw_cupti_prepare(a, e, run);
+    }
     if (rc == 0)
         rc = prepare_python(a, run, err);
     a->load_s = (double)(tw_monotonic_ns() - begin) * 1e-9;

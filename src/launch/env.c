@@ -202,6 +202,7 @@ int tw_env_user(struct tw_env *e, const struct twin_launch_options *o, struct tw
     if (rc == 0)
         rc = list_without(e, "PYTHONPATH", ":", tw_env_get(e, "TWINRUN_SITE_DIR"), err);
     tw_nccl_not_outer(e);
+    tw_cupti_not_outer(e);
     for (size_t i = 0; i < sizeof protocol / sizeof protocol[0]; i++)
         tw_env_unset(e, protocol[i]);
     for (size_t i = 0; rc == 0 && o->env && o->env[i]; i++)
@@ -283,6 +284,8 @@ int tw_env_protocol(struct tw_env *e, const struct twin_launch_options *o,
         rc = set_first(e, "LD_PRELOAD", a->library, err);
     if (rc == 0)
         rc = tw_nccl_protocol(e, a, err);
+    if (rc == 0)
+        rc = tw_cupti_protocol(e, a, err);
     /* A program of the job that is built with ASan would end itself on seeing a preload before its
      * own runtime. */
     if (rc == 0 && a->preload)

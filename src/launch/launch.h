@@ -86,6 +86,7 @@ struct tw_agent_setup {
     char *stage_dir; /* temporary folder to remove afterwards; NULL when none was needed */
     bool preload;
     bool nccl;     /* NCCL is to load the agent as its profiler plugin */
+    bool cupti;    /* the CUDA driver is to load the agent */
     char *why;     /* why not preloaded; NULL when it is */
     double load_s; /* what finding, staging and trying cost */
 };
@@ -98,6 +99,10 @@ int tw_agent_prepare(struct tw_agent_setup *a, const struct twin_launch_options 
 void tw_nccl_prepare(struct tw_agent_setup *a, const struct tw_env *e, struct twin_run *run);
 int tw_nccl_protocol(struct tw_env *e, const struct tw_agent_setup *a, struct twin_error *err);
 void tw_nccl_not_outer(struct tw_env *e);
+/* cupti.c: the same of the CUDA driver. */
+void tw_cupti_prepare(struct tw_agent_setup *a, const struct tw_env *e, struct twin_run *run);
+int tw_cupti_protocol(struct tw_env *e, const struct tw_agent_setup *a, struct twin_error *err);
+void tw_cupti_not_outer(struct tw_env *e);
 /* keep_stage: a process of the job still lives and may load what is staged. */
 void tw_agent_cleanup(struct tw_agent_setup *a, bool keep_stage);
 /* twin_trial_load with the job's environment. */

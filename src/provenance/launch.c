@@ -20,7 +20,8 @@ static char *without_ours(const json_t *ours, const char *name, const char *valu
 {
     static const char asan[] = "verify_asan_link_order=0";
     const bool list = strcmp(name, "LD_PRELOAD") == 0 || strcmp(name, "PYTHONPATH") == 0 ||
-                      strcmp(name, "NCCL_PROFILER_PLUGIN") == 0;
+                      strcmp(name, "NCCL_PROFILER_PLUGIN") == 0 ||
+                      strcmp(name, "CUDA_INJECTION64_PATH") == 0;
     const char *rest = value;
     bool again = list && json_array_size(ours) > 0;
     while (again) {

@@ -48,6 +48,8 @@ def test_on_a_double():
     assert "100 tensors, of which 0 have other bits than on the host" in run.stdout
     assert "OTHER BITS: torch." in run.stdout
     assert "whole 0 broken 1\n" in run.stdout
+    if (BUILD / "tests/agents/cupti_double.so").exists():
+        assert run.stdout.count("CUPTI (a double): other kernels on a GPU: step 2 of rank 0") == 2
     assert run.stdout.count("NCCL (a double): NCCL ran AllReduce 0 of communicator 1") == 2
     assert torch.cuda.is_available() or (
         run.stdout.endswith("no GPU 2\n")
