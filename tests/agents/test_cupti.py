@@ -359,3 +359,52 @@ def test_one_run_is_not_seen(tmp_path):
     off, _ = record(tmp_path, *STEPS, TWINRUN_CUPTI="off")
     said = "kernels on a GPU were not compared: they were recorded in run 1 alone"
     assert said in compared(tmp_path, one, off, expected=1)  # what the job prints differs
+
+
+# ---- joined to the catalogue of float atomics
+
+
+def test_launched_kernels_that_contain_float_atomics(tmp_path):
+    """By name; "contains" and no more; not what a compare-and-swap may be, nor what was not
+    launched, nor a function that kernels call.
+    """
+
+    def row(function, architecture="sm_90", kernel=True, adds=True):
+        return {
+            "function": function,
+            "architecture": architecture,
+            "kernel": kernel,
+            "adds_floats": adds,
+            "instructions": {"REDG.ADD.F32" if adds else "ATOMG.CAS": 3},
+        }
+
+    rows = [row("sum"), row("sum", "sm_80"), row("gemm_128x64", adds=False), row("elsewhere")]
+    rows.append(row(FORWARD.split(":")[1], kernel=False))
+    catalogue = tmp_path / "atomics.json"
+    catalogue.write_text(
+        json.dumps({"schema": "twinrun.float-atomics/1", "files": [{"listed": rows}]})
+    )
+    run, _ = record(tmp_path, "--threads", "2", *STEPS, "cooperative:sum:4:64:0@1")
+
+    def join(*words):
+        tool = [sys.executable, str(ROOT / "tools" / "launched_atomics.py"), *map(str, words)]
+        return subprocess.run(tool, capture_output=True, text=True, timeout=60)
+
+    done = join(run, catalogue)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "sum, launched 10 times, contains on sm_90: REDG.ADD.F32 3 times\n"
+        "sum, launched 10 times, contains on sm_80: REDG.ADD.F32 3 times\n"
+        "1 of the 3 kernels that were launched contain atomic additions of floats by these "
+        "catalogues; whether they were executed, and two threads added to one address, is not "
+        "known\n"
+    )
+    bare, _ = record(tmp_path, *STEPS, TWINRUN_CUPTI="off")
+    (tmp_path / "other.json").write_text("[1]")
+    for words, why in (
+        ((bare, catalogue), "record with TWINRUN_CUPTI=on"),
+        ((run, tmp_path / "other.json"), "expected a file that tools/float_atomics.py -o has"),
+        ((run, tmp_path / "absent"), "absent"),
+    ):
+        done = join(*words)
+        assert done.returncode == 2 and why in done.stderr and "Traceback" not in done.stderr
