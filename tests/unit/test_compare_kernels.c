@@ -194,7 +194,6 @@ static void expect(const struct made *a, const struct made *b, enum twin_verdict
 #define SAME(n, m)                                                                              \
     "the same kernels were launched on a GPU in run 1 and run 2, in the same order, " #n " of " \
     "them in the " #m " steps of a thread that were compared"
-#define NOT "kernels on a GPU were not compared"
 
 static const struct made usual = {.thread = {{MAIN, "abc"}}};
 static const struct made differs = {.thread = {{MAIN, "abc"}}, .value = 1};
@@ -330,11 +329,14 @@ static void test_not_all_was_seen(void **state)
     const struct made twice = {.thread = {{MAIN, "xyz"}}, .twice = true};
     const struct made role = {.thread = {{MAIN, "xyz"}}, .role = "child 1"};
     const struct made open = {.thread = {{MAIN, "abc"}}, .open = true};
-    const char *between = NOT " between run 1 and run 2: ";
+    const char *between = "kernels on a GPU were not compared between run 1 and run 2: ";
     char text[512];
-    expect(&usual, &none, TWIN_SAME, NOT ": they were recorded in run 1 alone");
-    expect(&none, &usual, TWIN_SAME, NOT ": they were recorded in run 2 alone");
-    expect(&usual, &torn, TWIN_SAME, NOT ": the records of run 2 cannot be read");
+    expect(&usual, &none, TWIN_SAME,
+           "kernels on a GPU were not compared: they were recorded in run 1 alone");
+    expect(&none, &usual, TWIN_SAME,
+           "kernels on a GPU were not compared: they were recorded in run 2 alone");
+    expect(&usual, &torn, TWIN_SAME,
+           "kernels on a GPU were not compared: the records of run 2 cannot be read");
     snprintf(text, sizeof text, "%slaunches were not recorded, 0 in run 1 and 3 in run 2", between);
     expect(&usual, &lost, TWIN_SAME, text);
     snprintf(text, sizeof text, "%sof run 2 not all was recorded: a profiler", between);
