@@ -228,10 +228,15 @@ static const struct tw_agent_device *device_agent(void)
 
 int tw_agent_device(uint64_t stream)
 {
+    struct tw_guard g;
     int before = errno;
     device_stream = (void *)(uintptr_t)stream;
     const struct tw_agent_device *there = device_agent();
+    /* what is loaded into the GPU there is ours, and not told as the job's (agents/cupti) */
+    const bool guarded = tw_guard_enter(&g);
     bool ready = there && there->ready();
+    if (guarded)
+        tw_guard_leave(&g);
     errno = before;
     return ready;
 }
