@@ -13,7 +13,8 @@ import sys
 
 from . import fresh
 
-_state = {"finder": None, "armed": False}
+# process: the one that was armed; a child that was forked later has another number
+_state = {"finder": None, "armed": False, "process": 0}
 _waiting = {}  # name of a module -> functions to call once it has been imported
 
 
@@ -140,6 +141,12 @@ def _arm_torch():
         _say("torch hooks could not be set: %s: %s" % (type(error).__name__, error))
 
 
+def _arm_fits(name):
+    from . import fits_hooks
+
+    fits_hooks.arm(name, _state["process"])
+
+
 def _pass_on(error):
     from . import faults
 
@@ -177,8 +184,11 @@ def install():
         return
     import atexit
 
+    _state["process"] = os.getpid()
     atexit.register(_at_exit)
     sys.meta_path.append(OwnFinder())
     for name, function in fresh.ASKED:
         when_imported(name, function)
     when_imported("torch", _arm_torch)
+    for name in ("sklearn.base", "joblib.parallel", "xgboost.training", "lightgbm.engine"):
+        when_imported(name, lambda name=name: _arm_fits(name))

@@ -91,9 +91,51 @@ def _import_texts(lines):
         yield text
 
 
-def _compiled(imports, node, like):
+def _enclosed(node, names, owner):
+    """A function definition where it is compiled as it was: inside of another function that has
+    these variables (a closure, or a method that says super()), and of a class of this name, where
+    it has private names.
+    """
+    if owner:
+        inside = ast.parse("class %s: pass" % owner).body[0]
+        inside.body = [node]
+        node = _placed(_unplaced_head(inside), node)
+    if not names:
+        return node
+    outer = ast.parse("def outer(): pass").body[0]
+    variables = [ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None)) for name in names]
+    outer.body = [_placed(variable, node) for variable in variables] + [node]
+    return _placed(_unplaced_head(outer), node)
+
+
+def _owner(function, node):
+    """The class whose name is part of private names (`__x`) in a method; empty: there are none."""
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    names |= {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+    parent = function.__qualname__.rpartition(".")[0].rpartition(".")[2]
+    private = any(name.startswith("__") and not name.endswith("__") for name in names)
+    return parent if private and parent.isidentifier() else ""
+
+
+def _unplaced_head(node):
+    for name in ("lineno", "end_lineno", "col_offset", "end_col_offset"):
+        delattr(node, name)
+    return node
+
+
+def _code_named(name, code, depth=3):
+    """The code of this name inside of another one, the outermost first."""
+    inner = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    found = next((c for c in inner if c.co_name == name), None)
+    for c in inner if found is None and depth else ():
+        found = found or _code_named(name, c, depth - 1)
+    return found
+
+
+def _compiled(imports, node, like, owner=""):
     """The code of a function definition, compiled as that of `like` was."""
     future = like.co_flags & __future__.annotations.compiler_flag
+    node = _enclosed(node, like.co_freevars, owner)
     module = ast.Module(
         body=[n for n in imports if getattr(n, "module", "") != "__future__"] + [node],
         type_ignores=[],
@@ -101,9 +143,7 @@ def _compiled(imports, node, like):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole = compile(module, like.co_filename, "exec", flags=future, dont_inherit=True)
-    return next(
-        c for c in whole.co_consts if isinstance(c, types.CodeType) and c.co_name == like.co_name
-    )
+    return _code_named(like.co_name, whole)
 
 
 def _alike(a, b):
@@ -112,6 +152,7 @@ def _alike(a, b):
         a.co_code == b.co_code
         and a.co_names == b.co_names
         and a.co_varnames == b.co_varnames
+        and a.co_freevars == b.co_freevars
         and len(a.co_consts) == len(b.co_consts)
         and all(
             _alike(x, y)
@@ -123,14 +164,19 @@ def _alike(a, b):
 
 
 class _Fill(ast.NodeTransformer):
-    """Names of a template: ALL_CAPITALS stand for objects of ours, those with a final underscore
-    for variables of ours.
+    """Names of a template: ALL_CAPITALS stand for objects of ours, or for what `parts` has in their
+    place; those with a final underscore for variables of ours.
     """
 
+    def __init__(self, parts):
+        self.parts = parts
+
     def visit_Name(self, node):
+        if node.id in self.parts:
+            return _copy(self.parts[node.id])
         if node.id.isupper():
             return ast.Constant(MARK + node.id)
-        if node.id.endswith("_"):
+        if node.id.endswith("_") and not node.id.startswith("__"):
             return ast.Name("." + node.id[:-1], node.ctx)
         return node
 
@@ -182,8 +228,8 @@ def _with_objects(code, objects):
     return code.replace(co_consts=consts)
 
 
-def _template(text):
-    return [_Fill().visit(_unplaced(s)) for s in ast.parse(textwrap.dedent(text)).body]
+def _template(text, parts):
+    return [_Fill(parts).visit(_unplaced(s)) for s in ast.parse(textwrap.dedent(text)).body]
 
 
 def _unplaced(statement):
@@ -199,25 +245,28 @@ def quietly(statement, indent=0):
     return textwrap.indent((QUIETLY % (statement, statement)).strip(), " " * indent).lstrip()
 
 
-def put_into(function, around, leaving, objects):
+def put_into(function, around, leaving, objects, parts=()):
     """Gives a function a code with `around`, text in which `BODY` stands for its own statements,
     and `leaving` before each return.
 
-    Returns whether that was possible. objects: what the names in capitals stand for.
+    Returns whether that was possible. objects: what the names in capitals stand for; parts: names
+    that stand for a piece of syntax.
     """
     code = function.__code__
     objects = dict(objects, GETTRACE=sys.gettrace, SETTRACE=sys.settrace, SWITCH=_switch)
-    if code.co_freevars:
-        return False
+    parts = dict(parts)
     try:
         imports, node = _parsed(function)
-        if not _alike(_compiled(imports, node, code), code):
+        owner = _owner(function, node)
+        if not _alike(_compiled(imports, node, code, owner), code):
             return False
     except (LookupError, SyntaxError, AttributeError, StopIteration, tokenize.TokenError):
         return False
     has_doc = isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
     head, own = node.body[:has_doc], node.body[has_doc:]
-    leave = _template(leaving)
+    leave = _template(leaving, parts)
+    if not own:
+        return False
     last = own[-1]
     if not isinstance(last, ast.Return):
         own.append(_placed(ast.Return(None), last))
@@ -243,9 +292,14 @@ def put_into(function, around, leaving, objects):
             found.append(_placed(s, own[0]))
         return found
 
-    node.body = head + filled(_template(around))
+    node.body = head + filled(_template(around, parts))
     ast.fix_missing_locations(node)
-    made = _with_objects(_compiled(imports, node, code), objects)
+    try:
+        made = _with_objects(_compiled(imports, node, code, owner), objects)
+    except SyntaxError:
+        return False  # its blocks were nested as deeply as can be
+    if made.co_freevars != code.co_freevars:
+        return False
     if hasattr(code, "co_qualname"):
         made = made.replace(co_qualname=code.co_qualname)
     function.__code__ = made.replace(co_firstlineno=code.co_firstlineno)

@@ -25,6 +25,7 @@ _cuda = None
 _adopted = 0
 PRIVATE = 8
 _torch = None
+_armed = False
 
 
 class Source:
@@ -243,6 +244,15 @@ def arm(torch):
         )
     )
     facts.arm(torch)
+    arm_without_torch()
+
+
+def arm_without_torch():
+    """The generators of Python and NumPy: all that a library needs that trains without torch."""
+    global _armed
+    if _armed:
+        return
+    _armed = True
     _add(_python_source())
     _discover()
     S.on_begin.append(_begin)
@@ -317,7 +327,7 @@ def resync():
 
 def confirm():
     """The end of a step: the state of every generator in use."""
-    if not _wanted():
+    if not _wanted() or not _sources:
         return
     _discover()
     check("user code")

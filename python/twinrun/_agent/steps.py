@@ -277,8 +277,7 @@ def close():
 def _close():
     """Buffers, generator states, value hash."""
     _record_buffers()
-    if S.torch:
-        rng.confirm()
+    rng.confirm()
     core.step_end()
     written.step_ended()
     gradients.step_ended()
