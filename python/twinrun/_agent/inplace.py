@@ -68,7 +68,6 @@ def _parsed(function):
         above[-1] = "if 1:"  # and its columns, as a method
     found = ast.parse("\n".join(above) + "\n" * (first > 0) + "".join(block)).body[0]
     found = found.body[0] if isinstance(found, ast.If) else found
-    found.decorator_list = []
     return imports, found
 
 
@@ -302,5 +301,5 @@ def put_into(function, around, leaving, objects, parts=()):
         return False
     if hasattr(code, "co_qualname"):
         made = made.replace(co_qualname=code.co_qualname)
-    function.__code__ = made.replace(co_firstlineno=code.co_firstlineno)
+    function.__code__ = made
     return True
