@@ -85,6 +85,8 @@ static void open_one(struct tw_cmp *c, struct tw_side *side, const char *path,
                              tw_cmp_text(c, "%s: %s",
                                          tw_starts(info->role, "main") ? "process" : info->role,
                                          value));
+            else if (strcmp(key, "unseen.trained") == 0) /* a child, whatever others recorded */
+                tw_cmp_unseen(c, "run %zu: %s", side->index + 1, value);
             else if (strcmp(key, "unseen") == 0)
                 tw_texts_add(c, silent, tw_cmp_text(c, "run %zu: %s", side->index + 1, value));
         twin_trace_close(t);

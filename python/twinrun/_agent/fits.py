@@ -147,7 +147,7 @@ def _begins(thing, name, given, token):
     label = type(thing).__name__ if thing is not None else name
     if where != "":
         if where is not None:
-            core.unseen("%s: what it trained in %s" % (label, where))
+            _tell_trained("%s: what it trained in %s" % (label, where))
         return
     if not core.begin():
         return
@@ -271,11 +271,29 @@ def parallel(call):
 # ---------------------------------------------------------------- what is not seen
 
 
+def _tell_trained(text):
+    """Something was trained whose place among the others is not known. A process that records
+    nothing says it so that it counts all the same, and at once: pools end their children by a
+    signal.
+    """
+    if S.begun:
+        core.unseen(text)
+    elif text not in S.seen:
+        S.seen.add(text)
+        core.note("unseen.trained", text)
+        S.lib.flush()
+
+
+def matters():
+    """Whether this process trains without torch, as far as is known."""
+    return _state["seen"] > 0 or not S.torch
+
+
 def cannot(text):
     """Something that trains is not seen. In a job of torch that is its business only once it trains
     without torch, too.
     """
-    if _state["seen"] or not S.torch:
+    if matters():
         core.unseen(text)
     else:
         _state["waiting"].append(text)

@@ -187,8 +187,9 @@ def _at_end():
     """Classes of the job whose fits nobody saw. A method that was put into its class later is one:
     what it did before this look is not known.
     """
-    base = getattr(sys.modules.get("sklearn.base"), "BaseEstimator", None)
-    for cls in sorted(_subclasses(base, set()), key=lambda c: c.__qualname__) if base else ():
+    base = sys.modules["sklearn.base"].BaseEstimator
+    classes = _subclasses(base, set()) if fits.matters() else ()
+    for cls in sorted(classes, key=lambda c: c.__qualname__):
         if (cls.__module__ or "").partition(".")[0] in LIBRARIES:
             continue  # tests/agents/test_fits.py looks at all of them
         for name in METHODS:

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of scikit-learn, LightGBM and (--full) XGBoost: what is recorded of a fit, what is told of
+what was not seen, and that the job notices nothing.
+
+They need a Python with these libraries: ./dev test makes one and names it in
+TWINRUN_SKLEARN_PYTHON; without it the tests are skipped.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import FULL, ROOT
+
+HERE = Path(__file__).resolve().parent
+
+
+def python_with(*modules):
+    python = os.environ.get("TWINRUN_SKLEARN_PYTHON", sys.executable)
+    done = subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True)
+    if done.returncode != 0:
+        pytest.skip(f"no Python with {' and '.join(modules)} (one in TWINRUN_SKLEARN_PYTHON)")
+    return python
+
+
+@pytest.fixture(scope="module")
+def sklearn():
+    return python_with("sklearn", "lightgbm")
+
+
+@pytest.fixture
+def check(twinrun, sklearn, script):
+    """check(text of a job): the verdict of two runs of it; in the second a file `second` is there."""
+
+    def judged(text, *options):
+        script("job.py", HEAD + text)
+        done = twinrun("check", "--json", "-n", "2", *options, "--", sklearn, "job.py")
+        assert done.rc in (0, 1, 3), done
+        return done.json
+
+    return judged
+
+
+HEAD = """\
+import os, sys, warnings
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+
+second = os.path.exists("second")
+open("second", "w").close()
+warnings.simplefilter("ignore")
+draw = np.random.default_rng(0)
+X = draw.normal(size=(120, 5))
+y = (X[:, 0] + X[:, 1] > 0).astype(int)
+"""
+
+
+def test_every_change_of_a_state_is_seen(run, sklearn, work):
+    """Each object looks like its twin and unlike its mutant, and what cannot be read is told of."""
+    done = run([sklearn, HERE / "fits_mutants.py", ROOT / "python"])
+    assert done.rc == 0, done
+    found = done.json
+    assert len(found["pairs"]) > 70
+    wrong = {
+        name: told for name, told in found["pairs"].items() if told != [True, True, []]
+    }  # [like its twin, unlike its mutant, what was missed]
+    assert not wrong
+    assert len(found["opaque"]) > 7 and all(found["opaque"].values()), found["opaque"]
+    assert "model.estimators_[1].tree_.nodes.threshold" in found["names"]
+
+
+TUTORIAL = """
+import lightgbm
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+
+class Mine(LinearRegression):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.__hidden = 3
+        self.sets_ = {frozenset({"a", "b", "c"}), frozenset({"d", "e"})}
+        if self.n_jobs == 7:
+            raise ValueError("seven")
+        return self
+
+
+model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
+print(model.score(X, y))
+search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=2, n_jobs=2).fit(X, y)
+print(search.best_params_)
+RandomForestClassifier(8, n_jobs=2, random_state=0).fit(X, y)
+steps = SGDClassifier(random_state=0)
+for part in range(2):
+    steps.partial_fit(X, y, classes=[0, 1])
+Mine().fit(X, y)
+try:
+    Mine(n_jobs=7).fit(X, y)
+except ValueError:
+    pass
+StandardScaler().fit_transform(X)
+lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(X, y)
+booster = lightgbm.train({"verbose": -1}, lightgbm.Dataset(X, y), 3)
+booster.params
+"""
+
+
+def test_a_tutorial_is_the_same_twice(check, twinrun):
+    """Each outer fit is a step, with searches in other processes and forests in threads."""
+    verdict = check(TUTORIAL)
+    assert verdict["outcome"] == "same" and verdict["unseen"] == [], verdict
+    assert verdict["steps"]["compared"] == 10, verdict["steps"]
+
+
+def test_an_unseeded_forest_differs(check):
+    verdict = check("""
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.preprocessing import StandardScaler
+
+scaled = StandardScaler().fit_transform(X)
+RandomForestClassifier(5).fit(scaled, y)
+""")
+    first = verdict["first"]
+    assert verdict["outcome"] == "differ" and first["step"] == 1
+    assert "job.py:16 in <module>" in json.dumps(first)
+    assert first["op"] == "RandomForestClassifier.fit", first
+    assert any("numpy.random was drawn from before" in note for note in verdict["notes"])
+
+
+def test_what_differs_is_named(check):
+    """Also behind a fit that raised; nothing of the second step is left to the first."""
+    verdict = check("""
+class Mine(BaseEstimator):
+    def __init__(self, inner=None):
+        self.inner = inner
+
+    def fit(self, X, y):
+        self.learned_ = {"table": np.array([1.0, 2.0 + second])}
+        raise KeyError(3)
+
+from sklearn.dummy import DummyClassifier
+DummyClassifier().fit(X, y)
+try:
+    Mine().fit(X, y)
+except KeyError:
+    DummyClassifier().fit(X, y)
+""")
+    first = verdict["first"]
+    assert verdict["outcome"] == "differ" and first["step"] == 1
+    assert first["name"] == "learned_['table']", first
+    assert first["op"] == "Mine.fit (KeyError)"
+    assert verdict["steps"]["compared"] == 3
+
+
+UNSEEN = """
+import multiprocessing, threading
+from concurrent.futures import ThreadPoolExecutor
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import cross_val_score
+
+
+class Fits:
+    def fit(self, X, y):
+        return self
+
+
+class Mixed(Fits, BaseEstimator):
+    "Its fit is a mixin's: seen."
+
+
+class Silent:
+    def __init_subclass__(cls, **named):
+        "Tells nobody else."
+
+
+class Unannounced(Silent, BaseEstimator):
+    def fit(self, X, y):
+        return self
+
+
+class Late(BaseEstimator):
+    pass
+
+
+def late(self, X, y):
+    return self
+
+
+class Holding(BaseEstimator):
+    def fit(self, X, y):
+        self.lock_ = threading.Lock()
+        return self
+
+
+class Looking(BaseEstimator):
+    def fit(self, X, y):
+        locals()
+        return self
+
+
+if __name__ == "__main__":
+    Mixed().fit(X, y)
+    Late.fit = late
+    Late().fit(X, y)
+    Holding().fit(X, y)
+    Unannounced().fit(X, y)
+    Looking().fit(X, y)
+    print(cross_val_score(DummyClassifier(), X, y, cv=2, n_jobs=2))
+    child = multiprocessing.get_context("fork").Process(target=DummyClassifier().fit, args=(X, y))
+    child.start()
+    child.join()
+    if os.fork() == 0:
+        Holding().fit(X, y)
+        os._exit(0)
+    os.wait()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(DummyClassifier().fit, X, y).result()
+"""
+
+
+def test_what_was_not_seen_is_told(check):
+    verdict = check(UNSEEN)
+    assert verdict["outcome"] == "inconclusive", verdict
+    assert verdict["steps"]["compared"] == 2
+    said = "\n".join(verdict["unseen"])
+    for text in (
+        "Holding.lock_: a _thread.lock is not looked into",
+        "Late.fit was not watched",
+        "Unannounced.fit was not watched",
+        "Looking.fit was not watched",
+        "DummyClassifier: what it trained in a child process",
+        "Holding: what it trained in a child process",
+        "DummyClassifier: what it trained in another thread",
+        "what joblib.Parallel ran in other processes",
+    ):
+        assert f"run 1: {text}" in said, said
+    assert "Mixed" not in said
+
+
+def test_the_job_notices_nothing(run, twinrun, sklearn, work):
+    """Signatures, warnings' places, depth, tracebacks, what lives on, and a class that cloudpickle
+    writes down by value and that a Python without us reads.
+    """
+    job = HERE / "fits_harmless.py"
+    alone = run([sklearn, job], cwd=work)
+    watched = twinrun("run", "--", sklearn, job)
+    assert alone.rc == watched.rc == 0, (alone, watched)
+    assert alone.out == watched.out
+    assert "data are gone: True" in alone.out and "read elsewhere: 3" in alone.out
+
+
+CLASSES = """
+import importlib, pkgutil, sys, warnings
+warnings.simplefilter("ignore")
+from sklearn.utils import all_estimators
+all_estimators()
+import lightgbm
+base = sys.modules["sklearn.base"].BaseEstimator
+hooks = sys.modules["_twinrun_agent.fits_hooks"]
+for cls in hooks._subclasses(base, set()):
+    for name in hooks.METHODS:
+        if not hooks._is_watched(cls, name, False):
+            print(cls.__qualname__, name)
+"""
+
+
+def test_all_estimators_of_the_libraries_are_watched(twinrun, sklearn, script):
+    """But for those of abstract classes, and one that only raises."""
+    script("job.py", CLASSES)
+    done = twinrun("run", "--", sklearn, "job.py")
+    assert done.rc == 0, done
+    assert set(done.out.splitlines()) == {
+        "BaseSGD fit",
+        "FeatureAgglomeration fit_predict",
+        "LinearModel fit",
+        "MultiOutputLinearModel fit",
+        "_BasePCA fit",
+    }
+
+
+BOOSTED = """
+import xgboost
+
+xgboost.XGBClassifier(n_estimators=3, subsample=0.5, random_state=1).fit(X, y)
+data = xgboost.DMatrix(X, y + 0.5 * (second and "data" in sys.argv))
+seed = int(second and "seed" in sys.argv)
+booster = xgboost.train({"subsample": 0.5, "seed": seed}, data, 3)
+loop = xgboost.Booster({}, [data])
+for number in range(2):
+    loop.update(data, number)
+"""
+
+
+@pytest.mark.skipif(not FULL, reason="XGBoost is large: --full")
+def test_xgboost(twinrun, script):
+    python = python_with("sklearn", "xgboost")
+    script("job.py", HEAD + BOOSTED)
+    for word, step, name in (("", None, ""), ("data", 1, "dtrain.label"), ("seed", 1, "params")):
+        done = twinrun("check", "--json", "-n", "2", "--fresh-dir", "--", python, "job.py", word)
+        verdict = done.json
+        assert verdict["steps"]["compared"] == 4, verdict
+        if not word:
+            assert verdict["outcome"] == "same" and not verdict["unseen"], verdict
+            continue
+        assert verdict["outcome"] == "differ", verdict
+        assert (verdict["first"]["step"], verdict["first"]["name"]) == (step, name)
+
+
+@pytest.mark.skipif(not FULL, reason="a search takes many runs: --full")
+def test_the_cause_of_an_unseeded_forest(twinrun, sklearn, script):
+    forest = "from sklearn.ensemble import RandomForestClassifier as Forest\n"
+    script("job.py", HEAD + forest + "Forest(5).fit(X, y)\n")
+    done = twinrun("isolate", "--json", "--", sklearn, "job.py")
+    assert done.rc == 0, done
+    assert "entropy" in json.dumps(done.json["causes"]), done
