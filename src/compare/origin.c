@@ -326,8 +326,8 @@ static void unseen_gradient(struct tw_cmp *c, const struct tw_view *v, const str
 
 /*
  * Reads the notes "input.unseen", such as "3 MSELoss was given what no record shows": from step 3
- * on nobody saw what this module makes its output of. Sets *found for an output of that module in
- * such a step.
+ * on nobody saw what this module makes its output of. Sets *found for an output of that module, or
+ * for what an estimator's fit has left, in such a step.
  */
 static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
                          char **found)
@@ -335,6 +335,9 @@ static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct
     const char *key, *value, *scope = tw_rec_scope(v, r);
     bool made = r->phase == TWIN_PHASE_FORWARD &&
                 (r->kind == TWIN_KIND_ACTIVATION || r->kind == TWIN_KIND_LOSS);
+    /* a fit is the method of its scope, "Ridge.fit"; an optimizer is none of its model's */
+    made |= r->phase == TWIN_PHASE_OPTIMIZER && r->kind == TWIN_KIND_WEIGHT &&
+            tw_starts(tw_rec_op(v, r), scope);
     for (size_t i = 0;
          made && scope[0] && !*found && twin_trace_note(v->proc->trace, i, &key, &value); i++) {
         char *label;

@@ -107,8 +107,9 @@ except ValueError:
     pass
 StandardScaler().fit_transform(X)
 lightgbm.LGBMClassifier(n_estimators=3, verbose=-1).fit(X, y)
-booster = lightgbm.train({"verbose": -1}, lightgbm.Dataset(X, y), 3)
-booster.params
+data = lightgbm.Dataset(X, y)
+for seed in range(2):
+    lightgbm.train({"verbose": -1, "seed": seed}, data, 3)
 """
 
 
@@ -116,7 +117,7 @@ def test_a_tutorial_is_the_same_twice(check, twinrun):
     """Each outer fit is a step, with searches in other processes and forests in threads."""
     verdict = check(TUTORIAL)
     assert verdict["outcome"] == "same" and verdict["unseen"] == [], verdict
-    assert verdict["steps"]["compared"] == 10, verdict["steps"]
+    assert verdict["steps"]["compared"] == 11, verdict["steps"]
 
 
 def test_an_unseeded_forest_differs(check):
@@ -128,14 +129,14 @@ scaled = StandardScaler().fit_transform(X)
 RandomForestClassifier(5).fit(scaled, y)
 """)
     first = verdict["first"]
-    assert verdict["outcome"] == "differ" and first["step"] == 1
+    assert verdict["outcome"] == "differ" and (first["step"], first["role"]) == (1, "origin")
     assert "job.py:16 in <module>" in json.dumps(first)
     assert first["op"] == "RandomForestClassifier.fit", first
     assert any("numpy.random was drawn from before" in note for note in verdict["notes"])
 
 
 def test_what_differs_is_named(check):
-    """Also behind a fit that raised; nothing of the second step is left to the first."""
+    """Also behind a fit that raised, which is no origin: one of its arguments cannot be read."""
     verdict = check("""
 class Mine(BaseEstimator):
     def __init__(self, inner=None):
@@ -148,7 +149,7 @@ class Mine(BaseEstimator):
 from sklearn.dummy import DummyClassifier
 DummyClassifier().fit(X, y)
 try:
-    Mine().fit(X, y)
+    Mine().fit(X, (label for label in y))
 except KeyError:
     DummyClassifier().fit(X, y)
 """)
@@ -156,6 +157,7 @@ except KeyError:
     assert verdict["outcome"] == "differ" and first["step"] == 1
     assert first["name"] == "learned_['table']", first
     assert first["op"] == "Mine.fit (KeyError)"
+    assert "a generator as y" in json.dumps(first) and first["role"] != "origin", first
     assert verdict["steps"]["compared"] == 3
 
 

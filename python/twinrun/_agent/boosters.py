@@ -5,9 +5,12 @@ A booster gives pickle its whole model (XGBoost's bytes with its configuration, 
 which each tree becomes a value of its own). A matrix of data gives none, and is asked for its parts.
 """
 
+import os
 import sys
 
-from . import fitted
+from . import fitted, refs
+
+_looked_at = refs.ByObject()  # Datasets of LightGBM, when their data were still to be had
 
 
 def of_xgboost():
@@ -50,13 +53,19 @@ def _matrix(data):
 
 
 def _dataset(data):
-    """A Dataset before it was built; afterwards its data lie in C++, and cannot be asked for."""
+    """A Dataset before it was built; afterwards its data lie in C++, and cannot be asked for, but
+    may have been looked at before.
+    """
     held = fitted.attributes_of(data)
     inside = dict(held)
-    if inside.get("data") is None or isinstance(inside["data"], (str, bytes)):
-        raise fitted.Missing("a Dataset of LightGBM whose data are in a file, or built already")
-    hidden = {"_handle", "used_indices", "_predictor", "_data"}
-    return [("." + name, value) for name, value in held if name not in hidden]
+    known = _looked_at.get(data)
+    if isinstance(inside.get("data"), (str, bytes, os.PathLike)):
+        raise fitted.Missing("a Dataset of LightGBM whose data are in a file")
+    if inside.get("data") is None and not known:
+        raise fitted.Missing("a Dataset of LightGBM that was built already")
+    if not known:
+        _looked_at.put(data, True)
+    return [("." + name, value) for name, value in held if name not in ("_handle", "_predictor")]
 
 
 def _lightgbm_booster(booster):
