@@ -31,7 +31,7 @@ class Mine(RegressorMixin, BaseEstimator):
     def __init__(self, k=1):
         self.k = k
 
-    def fit(self, X, y=None, *, weight: "none" = None):
+    def fit(self, X, y=None, *, weight: int = None):
         """Fits."""
         warnings.warn("who calls", stacklevel=2)
         self.depth_ = sys.modules["__main__"].__dict__.get("depth", lambda: 3)()

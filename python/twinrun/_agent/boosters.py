@@ -43,8 +43,12 @@ def _matrix(data):
         for name in ("label", "weight", "base_margin", "data"):
             found.append(("." + name, getattr(data, "get_" + name)()))
         for name in ("group_ptr", "label_lower_bound", "label_upper_bound", "feature_weights"):
-            found.append(("." + name, data.get_uint_info(name) if name == "group_ptr"
-                          else data.get_float_info(name)))
+            found.append(
+                (
+                    "." + name,
+                    data.get_uint_info(name) if name == "group_ptr" else data.get_float_info(name),
+                )
+            )
         for name in ("feature_names", "feature_types"):
             found.append(("." + name, getattr(data, name)))
     except Exception as error:

@@ -356,9 +356,14 @@ def _reduced(thing):
 def _class_name(thing):
     cls = type(thing)
     where = (cls.__module__ or "").partition(".")[0]
-    return cls.__qualname__ if where in ("builtins", "__main__") else "%s.%s" % (
-        cls.__module__,
-        cls.__qualname__,
+    return (
+        cls.__qualname__
+        if where in ("builtins", "__main__")
+        else "%s.%s"
+        % (
+            cls.__module__,
+            cls.__qualname__,
+        )
     )
 
 
