@@ -84,6 +84,7 @@ for model in (Mine(), Heir(), Decorated()):
 raised(Mine(3).fit, X)
 raised(Ridge(alpha="no").fit, X, y)
 raised(Decorated().fit, X, y[:3])
+print(Decorated.fit(self=Decorated(), X=X, y=y).n_features_in_)
 gc.disable()
 data = X.copy()
 gone = weakref.ref(data)

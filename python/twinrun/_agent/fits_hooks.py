@@ -75,10 +75,8 @@ def _arguments(code):
     if not code.co_flags & 4:
         return None
     rest = names[code.co_kwonlyargcount]
-    first = ast.Subscript(_name(rest), _constant(0), ast.Load())
-    if sys.version_info < (3, 9):
-        first.slice = ast.Index(first.slice)
-    return first, names
+    first = ast.parse("%s[0] if %s else None" % (rest, rest), mode="eval").body
+    return inplace.unplaced(first), names
 
 
 def _watch(function, alone=None):
@@ -99,7 +97,7 @@ def _watch(function, alone=None):
             "NAME": _name("fit_method") if inner else _constant(alone or code.co_name),
             "GIVEN": ast.Dict([_constant(n) for n in names], [_name(n) for n in names]),
         }
-        if alone is not None:
+        if alone is not None and code.co_argcount:
             parts["GIVEN"].keys.insert(0, _constant(code.co_varnames[0]))
             parts["GIVEN"].values.insert(0, first)
         if inplace.put_into(function, AROUND, "", {}, parts):
@@ -221,7 +219,8 @@ def _arm_joblib():
 
 def _arm_functions(library, functions):
     for function, name in functions:
-        if not _watch(function, name):
+        inner = reversed(list(_functions(function)))  # behind its decorators, with names
+        if not any(_watch(each, name) for each in inner):
             fits.cannot("%s of this %s" % (name or function.__qualname__, library))
     S.armed.append("training of " + library)
 

@@ -228,10 +228,10 @@ def _with_objects(code, objects):
 
 
 def _template(text, parts):
-    return [_Fill(parts).visit(_unplaced(s)) for s in ast.parse(textwrap.dedent(text)).body]
+    return [_Fill(parts).visit(unplaced(s)) for s in ast.parse(textwrap.dedent(text)).body]
 
 
-def _unplaced(statement):
+def unplaced(statement):
     for node in ast.walk(statement):
         for name in ("lineno", "end_lineno", "col_offset", "end_col_offset"):
             if hasattr(node, name):
