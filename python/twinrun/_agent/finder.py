@@ -147,6 +147,13 @@ def _arm_fits(name):
     fits_hooks.arm(name, _state["process"])
 
 
+def _arm_jax():
+    """The same for jax; an error is told by _arrived()."""
+    from . import jax_hooks
+
+    jax_hooks.arm()
+
+
 def _pass_on(error):
     from . import faults
 
@@ -192,3 +199,4 @@ def install():
     when_imported("torch", _arm_torch)
     for name in ("sklearn.base", "joblib.parallel", "xgboost.training", "lightgbm.engine"):
         when_imported(name, lambda name=name: _arm_fits(name))
+    when_imported("jax", _arm_jax)

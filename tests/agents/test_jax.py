@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of JAX, unmodified: what is recorded, what must not be taken for the same, and that the job
+notices nothing.
+
+The jobs lie in jax_jobs/; each is run once, by the Python in TWINRUN_JAX_PYTHON.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+import pytest
+from job_pool import once
+from native import LIBRARY, ROOT, Run
+
+PYTHON = os.environ.get("TWINRUN_JAX_PYTHON", sys.executable)
+JOBS = os.path.join(ROOT, "tests", "agents", "jax_jobs")
+SITE = os.path.join(ROOT, "python", "twinrun", "_site")
+TWO_DEVICES = "--xla_force_host_platform_device_count=2"
+UNOBSERVED = 1 << 6
+
+
+@once
+def has_jax():
+    return subprocess.run([PYTHON, "-c", "import jax, optax"], capture_output=True).returncode == 0
+
+
+@pytest.fixture(autouse=True)
+def jax():
+    if not os.path.exists(LIBRARY):
+        pytest.skip(f"not built: {LIBRARY}")
+    if not has_jax():
+        pytest.skip("no Python with jax and optax (name one in TWINRUN_JAX_PYTHON)")
+
+
+@once
+def watched(job, args=(), flags="", number=0):
+    """(how it ended, traces by role). number: of runs that are otherwise the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(
+            folder,
+            PYTHONPATH=SITE,
+            TWINRUN_PYTHON_DIR=os.path.join(ROOT, "python"),
+            TWINRUN_SITE_DIR=SITE,
+            PYTHONDONTWRITEBYTECODE=1,
+            XLA_FLAGS=flags,
+        )
+        script = os.path.join(JOBS, job + ".py")
+        done = run.start(PYTHON, script, *args, preload=True, cwd=folder)
+        return done, run.traces()
+
+
+def cases(*args, number=0):
+    """{name of a case: what is compared of it, in order for each thread}"""
+    done, traces = watched("cases", args, flags=TWO_DEVICES, number=number)
+    assert done.returncode == 0 and done.stderr == b"", done
+    found = {}
+    for step, name in enumerate(done.stdout.decode().split()):
+        rows = found[name] = {}
+        for r in traces["main"].records:
+            if r["step"] == step:
+                rows.setdefault(r["role"], []).append(r)
+    return found
+
+
+def compared(rows):
+    keys = ("phase", "kind", "name", "scope", "digest", "flags")
+    return {role: [tuple(r[k] for k in keys) for r in of_role] for role, of_role in rows.items()}
+
+
+def test_twins_are_the_same_and_no_mutant_is():
+    one, twin, mutant = cases(), cases(number=1), cases("mutant")
+    assert len(one) > 25
+    for name in one:
+        assert one[name] and compared(one[name]) == compared(twin[name]), name
+        if name == "reference":
+            # what a reference holds cannot be read, and that is said: no verdict of "same"
+            assert any(r["flags"] & UNOBSERVED for r in one[name][""])
+        else:
+            assert compared(one[name]) != compared(mutant[name]), name
+
+
+def names_of(name):
+    return {role: [(r["scope"], r["name"]) for r in rows] for role, rows in cases()[name].items()}
+
+
+def test_names_say_what_differs():
+    leaf, function = names_of("leaf")[""], "<lambda>"
+    assert leaf == [
+        (function, "program"),
+        (function, "tree['a'][0]"),
+        (function, "tree['a'][1]"),
+        (function, function + ": result"),
+    ]
+    # a function that is called while another is traced is part of that one's program
+    assert {scope for scope, _name in names_of("hidden_in_scan")[""]} == {function}
+    assert ("scan of <lambda>", "program") in names_of("scan_by_itself")[""]
+    assert ("pmap", "pmap: result on device 1") in names_of("pmap")[""]
+    assert list(names_of("in_a_thread")) == ["thread doubling"]
+    assert sorted(names_of("many_threads")) == ["thread t%d" % i for i in range(4)]
+    sites = {r["site"].splitlines()[0] for r in cases()["leaf"][""]}
+    assert len(sites) == 1 and sites.pop().endswith(" in leaf")
+
+
+def test_the_job_notices_nothing():
+    script = os.path.join(JOBS, "unchanged.py")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TWINRUN_")}
+    environment.pop("PYTHONPATH", None)
+    environment["XLA_FLAGS"] = ""
+    alone = subprocess.run([PYTHON, script], env=environment, capture_output=True, timeout=300)
+    done, traces = watched("unchanged")
+    assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
+    assert alone.returncode == 0
+    assert "agent.error" not in dict(traces["main"].notes)
+
+
+def test_each_turn_of_a_loop_is_a_step():
+    done, traces = watched("train")
+    assert done.returncode == 0 and done.stdout == b"done\n", done
+    trace = traces["main"]
+    # the first step holds the call that makes the weights, too
+    assert [s["step"] for s in trace.steps] == [0, 1, 2, 3, 4]
+    calls = [(r["step"], r["scope"]) for r in trace.records if r["name"] == "program"]
+    assert calls == [(0, "init"), *((i, "train_step") for i in range(5))]
+
+
+def test_check_says_same_and_names_the_line(twinrun, script):
+    with open(os.path.join(JOBS, "train.py")) as f:
+        text = f.read()
+    path = script("train.py", text)
+    line = text.splitlines().index("params = init(jax.random.key(seed))") + 1
+    same = twinrun("check", "--runs", "2", "--", PYTHON, path)
+    assert same.rc == 0 and same.out.startswith("SAME    5 steps"), same.out
+    differ = twinrun("check", "--runs", "2", "--", PYTHON, path, "unseeded")
+    assert differ.rc == 1 and differ.out.startswith("DIFFER  from step 0 on"), differ.out
+    assert "data · key of init" in differ.out and f"train.py:{line} in <module>" in differ.out
