@@ -356,6 +356,14 @@ class Notes:
         rows = [r for _, x, _ in self.compared() for step in x.rows.values() for r in step]
         need(any(r.key[1] == VALUE for r in rows), "the job recorded none")
 
+    @form(
+        r"JAX computed outside of jitted functions, too: of that only what such functions are "
+        r"given was compared"
+    )
+    def beside_jitted(self):
+        keys = {k for _, x, _ in self.compared() for k, _value in x.trace.notes}
+        need(b"jax.eager" in keys, "no process has noted that")
+
     @form(r"not everything was seen: (.*)")
     def unseen_note(self, what):
         need(what in self.verdict.get("unseen", ()), "that is not among what was not seen")

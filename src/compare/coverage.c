@@ -302,6 +302,15 @@ static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
     return false;
 }
 
+static bool has_note(const struct tw_proc *p, const char *wanted)
+{
+    const char *key, *value;
+    for (size_t i = 0; twin_trace_note(p->trace, i, &key, &value); i++)
+        if (strcmp(key, wanted) == 0)
+            return true;
+    return false;
+}
+
 /* The tail of an attempt that was given up is nobody's result: a later attempt has begun anew, or
  * from what is compared as its initial weights. */
 static void say_tail(struct tw_cmp *c, const struct tw_side *side, const struct tw_proc *p)
@@ -321,7 +330,7 @@ static void say_tail(struct tw_cmp *c, const struct tw_side *side, const struct 
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count)
 {
     bool inputs = false, results = false, own = false, one = side->steps == 0;
-    bool messages = false;
+    bool messages = false, eager = false;
     size_t ignored = 0, equal = 0, numbers = 0;
     for (size_t i = 0; i < count; i++) {
         struct tw_scan *s = &scans[i];
@@ -341,6 +350,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         inputs |= k.inputs || k.values || only_messages(&k);
         results |= k.results || k.values || only_messages(&k);
         messages |= only_messages(&k);
+        eager |= has_note(k.p, "jax.eager");
         ignored += k.ignored;
         numbers += s->numbers;
         equal += k.out_of_equal;
@@ -380,6 +390,10 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         tw_cmp_note(c,
                     "the program shows what it sends and receives over MPI, and that was compared; "
                     "what it computes in between was not seen");
+    if (eager)
+        tw_cmp_note(c,
+                    "JAX computed outside of jitted functions, too: of that only what such "
+                    "functions are given was compared");
     if (own)
         tw_cmp_note(c, "values that the job records itself were compared, too");
 }

@@ -115,6 +115,13 @@ def test_the_job_notices_nothing():
     assert "agent.error" not in dict(traces["main"].notes)
 
 
+def test_a_job_that_jits_nothing_leaves_no_record():
+    done, traces = watched("eager")
+    assert done.stdout == b"True\n" and traces["main"].records == []
+    notes = traces["main"].notes
+    assert ("unseen", "arrays of jax and numpy (no jitted function of the job was called)") in notes
+
+
 def test_each_turn_of_a_loop_is_a_step():
     done, traces = watched("train")
     assert done.returncode == 0 and done.stdout == b"done\n", done
@@ -123,6 +130,21 @@ def test_each_turn_of_a_loop_is_a_step():
     assert [s["step"] for s in trace.steps] == [0, 1, 2, 3, 4]
     calls = [(r["step"], r["scope"]) for r in trace.records if r["name"] == "program"]
     assert calls == [(0, "init"), *((i, "train_step") for i in range(5))]
+
+
+def test_a_digest_that_was_kept_is_the_digest():
+    """Statistics stand in the steps that are read whole; the digest is the same in all."""
+    done, traces = watched("large")
+    assert done.stdout == b"done\n" and len(traces["main"].steps) == 12
+    rows = [r for r in traces["main"].records if r["name"] != "program"]
+    digests = {}
+    for r in rows:
+        assert r["shape"] == [300, 300] and r["dtype"] == "f32" and not r["flags"] & UNOBSERVED
+        digests.setdefault(r["name"], []).append(r["digest"])
+    assert [len(found) for found in digests.values()] == [12] * 4
+    assert all(len(set(found)) == 1 for found in digests.values())
+    assert digests["one"] == digests["step: result[0]"] != digests["other"]
+    assert digests["other"] == digests["step: result[1]"]
 
 
 def test_check_says_same_and_names_the_line(twinrun, script):

@@ -734,6 +734,24 @@ static void a_gpu_that_was_not_read(void **state)
     }
 }
 
+/* What JAX computes outside of jitted functions makes no record: that is said once, and what was
+ * recorded is the same. */
+static void computed_beside_jitted_functions(void **state)
+{
+    (void)state;
+    struct synth *s[2];
+    for (int i = 0; i < 2; i++) {
+        s[i] = synth_new("eager");
+        struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+        twin_writer_note(w, "jax.eager", "first at step 0");
+        small_steps(w, 3);
+    }
+    struct twin_verdict *v = judge(s[0], s[1], NULL);
+    expect_note(v, "JAX computed outside of jitted functions, too: of that only what such "
+                   "functions are given was compared");
+    expect_same(v, 3);
+}
+
 /* Behind what was compared, it is nobody's business. */
 static void unreadable_behind_the_range(void **state)
 {
@@ -796,6 +814,7 @@ int main(void)
         cmocka_unit_test(unreadable_last),
         cmocka_unit_test(a_captured_graph_is_unseen),
         cmocka_unit_test(a_gpu_that_was_not_read),
+        cmocka_unit_test(computed_beside_jitted_functions),
         cmocka_unit_test(unreadable_behind_the_range),
         cmocka_unit_test(more_steps_than_the_table),
     };

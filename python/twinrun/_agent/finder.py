@@ -180,7 +180,10 @@ def _at_exit():
             # a program of MPI is seen at its messages, as one in C is
             messages = "mpi4py.MPI" in sys.modules and os.environ.get("TWINRUN_MPI_LIB")
             if not core.S.begun and not messages:
-                core.note_alone("unseen", "numpy arrays (no torch operation was seen)")
+                what = "numpy arrays (no torch operation was seen)"
+                if "jax" in sys.modules:
+                    what = "arrays of jax and numpy (no jitted function of the job was called)"
+                core.note_alone("unseen", what)
     except Exception:
         pass
 

@@ -7,10 +7,13 @@ ready. What lies on a device is copied to the host. An array cut into shards is 
 shard of this process.
 """
 
+import ctypes
 import sys
 
-from . import buffers, faults, native
-from .native import UNOBSERVED
+from . import buffers, faults, native, refs
+from .core import S
+from .native import DIGESTED, ITEM_BYTES, UNOBSERVED, Items, pack_item
+from .tensors import LONG_BYTES
 
 # Element types of ours by the names that NumPy and ml_dtypes give them; all others are digested as
 # the bytes that NumPy makes of them.
@@ -36,6 +39,8 @@ _NAMES = {
 _codes = {}  # dtype -> element code of ours, or None
 _places = {}  # sharding -> number of its devices where all are the host's; 0 where they are not
 PLACES = 4096
+LARGE = 1 << 16  # elements: from here on an array is read once, and its digest kept
+_kept = refs.AtOnce()  # large arrays that a call gave back -> (digest as two words, code, count)
 _array = _key = ()  # classes of JAX
 
 
@@ -88,17 +93,55 @@ def add(pending, series, value, flags):
 
     What cannot be read is recorded as unobserved. Until pending.flush() nothing may be donated.
     """
+    known = _kept.get(value)
+    if known is not None:
+        _put_known(pending, series(""), value, known, flags)
+        return
     value = _plain(value)
     try:
         if is_array(value):
             _add_array(pending, series, value, flags)
-        elif isinstance(value, sys.modules["numpy"].ndarray | sys.modules["numpy"].generic):
+        elif isinstance(value, (sys.modules["numpy"].ndarray, sys.modules["numpy"].generic)):
             _add_numpy(pending, series(""), value, flags)
         else:
             raise TypeError(type(value).__name__)
     except Exception as error:
         faults.pass_on(error)
         pending.put(series(""), 0, native.BYTES, 0, (0,), None, flags | UNOBSERVED)
+
+
+def keep_digests(values):
+    """Digests the large ones of what a call gives back. Where they are given to the next call, as
+    weights are, they are not read again: an array of JAX does not change.
+    """
+    large = []
+    for value in values:
+        try:
+            if is_array(value) and value.size >= LARGE and _host_shards(value.sharding) == 1:
+                code = _code(value.dtype)
+                if code is not None:
+                    value.block_until_ready()
+                    large.append((value, value.unsafe_buffer_pointer(), code, value.size))
+        except Exception as error:
+            faults.pass_on(error)
+    if not large:
+        return
+    items, found = Items(len(large)), (ctypes.c_uint64 * (2 * len(large)))()
+    for i, (_value, pointer, code, count) in enumerate(large):
+        pack_item(items.buffer, i * ITEM_BYTES, pointer, 0, 0, count, 0, 0, 0, 0, code, 1, 0)
+    size = sum(value.nbytes for value, *_rest in large)
+    digests = S.lib.digests_long if size >= LONG_BYTES else S.lib.digests
+    digests(items.address, len(large), found)
+    for i, (value, _pointer, code, count) in enumerate(large):
+        digest = (ctypes.c_uint64 * 2)(found[2 * i], found[2 * i + 1])
+        _kept.put(value, (digest, code, count))
+
+
+def _put_known(pending, number, value, known, flags):
+    digest, code, count = known
+    pending.keep.append(digest)
+    at = ctypes.addressof(digest)
+    pending.put(number, at, code, count, value.shape, None, flags | DIGESTED)
 
 
 def _add_array(pending, series, array, flags):

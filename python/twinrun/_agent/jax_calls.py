@@ -18,7 +18,6 @@ SERIES = 64  # places that call one program, with tables of their own
 
 _called = set()  # (label, line) of this step
 _compiled = refs.AtOnce()  # jax.stages.Compiled -> jax_programs.Compiled
-_results = refs.AtOnce()  # arrays that were recorded when a call gave them back
 
 
 class Names:
@@ -117,12 +116,11 @@ def _before(program, arguments):
     if program.digest:
         pending.add_bytes(names.text(), program.digest)
     for place, value in enumerate(arguments):
-        known = _results.get(value) is not None  # its statistics stand in another record
         jax_arrays.add(
             pending,
             lambda suffix, place=place: names.argument(place, suffix),
             value,
-            0 if known else STATS | SKETCH,
+            STATS | SKETCH,
         )
     pending.flush()
     core.saw("batch")
@@ -140,6 +138,11 @@ def _note_hidden(program):
 
 def _after(names, results):
     pending = tensors.pending()
+    every = S.lib.sketch_every()
+    # In some steps all is read whole, for statistics and sketches; else what is large is digested
+    # once, for this record and for the argument that it becomes.
+    if not every or S.step % every:
+        jax_arrays.keep_digests(results)
     for place, value in enumerate(results):
         jax_arrays.add(
             pending,
@@ -147,8 +150,6 @@ def _after(names, results):
             value,
             STATS | SKETCH,
         )
-        if jax_arrays.is_array(value):
-            _results.put(value, True)
     pending.flush()
     core.saw("output")
 
