@@ -391,9 +391,8 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
                     "the program shows what it sends and receives over MPI, and that was compared; "
                     "what it computes in between was not seen");
     if (eager)
-        tw_cmp_note(c,
-                    "JAX computed outside of jitted functions, too: of that only what such "
-                    "functions are given was compared");
+        tw_cmp_note(c, "JAX computed outside of jitted functions, too: of that only what such "
+                       "functions are given was compared");
     if (own)
         tw_cmp_note(c, "values that the job records itself were compared, too");
 }

@@ -24,6 +24,9 @@ def _versions():
         "transformers",
         "triton",
         "jax",
+        "jaxlib",
+        "optax",
+        "flax",
         "tensorflow",
         "mpi4py",
         "safetensors",
@@ -53,8 +56,22 @@ def _versions():
     )
 
 
+JAX_SETTINGS = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_threefry_partitionable",
+    "jax_disable_jit",
+    "jax_enable_compilation_cache",
+    "jax_compilation_cache_dir",
+)
+
+
 def _settings():
     yield "hash", watch.salt()
+    jax = getattr(sys.modules.get("jax"), "config", None)
+    for name in JAX_SETTINGS if jax is not None else ():
+        yield name.replace("jax_", "jax.", 1), getattr(jax, name, "?")
     torch = sys.modules.get("torch")
     if torch is None:
         return
