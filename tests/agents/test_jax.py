@@ -122,6 +122,12 @@ def test_a_job_that_jits_nothing_leaves_no_record():
     assert ("unseen", "arrays of jax and numpy (no jitted function of the job was called)") in notes
 
 
+def test_of_a_version_that_is_not_known_nothing_is_seen_and_that_is_said():
+    done, traces = watched(os.path.join("older", "job"))
+    assert done.stdout == b"0.4.38\n" and done.stderr == b"", done
+    assert ("unseen", "jitted functions of jax 0.4.38") in traces["main"].notes
+
+
 def test_each_turn_of_a_loop_is_a_step():
     done, traces = watched("train")
     assert done.returncode == 0 and done.stdout == b"done\n", done

@@ -33,7 +33,7 @@ def _wrapped_impl(original):
 
     def _pjit_call_impl(*args, **params):
         program = _program(params["jaxpr"], params["name"]) if S.on and not T.busy else None
-        if program is None or program.mine:
+        if program is None or program.of_jax:
             return original(*args, **params)
         return _recorded(original, program, args, params)
 
@@ -50,7 +50,7 @@ def _wrapped_run(original, impl):
             core.unseen("a jitted function of JAX that was called while another was recorded")
             return impl(*args, **params), None, None, []
         program = _program(params["jaxpr"], params["name"])
-        if program is None or program.mine:
+        if program is None or program.of_jax:
             return original(*args, **params)
         return _recorded(impl, program, args, params), None, None, []
 
@@ -75,7 +75,7 @@ def _recorded(run, program, args, params):
 @core.hook
 def _program(jaxpr, name):
     found = jax_programs.of(jaxpr, name)
-    if found.mine:
+    if found.of_jax:
         _note_eager()
     return found
 

@@ -35,18 +35,18 @@ def arm(jax):
 
 
 class Program:
-    """mine: no function of the job is in it (`jnp.add`, or an operation called by itself).
+    """of_jax: no function of the job is in it (`jnp.add`, an operation called by itself).
     label: the function's name. arguments, results: names by place. digest: bytes.
     hidden: the operation that reads what no argument shows, or "". series: of its records, which
     jax_calls keeps here.
     """
 
-    __slots__ = ("mine", "label", "arguments", "results", "digest", "hidden", "series")
+    __slots__ = ("of_jax", "label", "arguments", "results", "digest", "hidden", "series")
 
     def __init__(self, jaxpr, name):
         function = _function_of_job(jaxpr.jaxpr, name)
-        self.mine = function is None
-        if self.mine:
+        self.of_jax = function is None
+        if self.of_jax:
             return
         self.label = function
         debug = jaxpr.jaxpr.debug_info

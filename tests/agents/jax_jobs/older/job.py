@@ -1,0 +1,5 @@
+"""A job of a JAX that is not known."""
+
+import jax
+
+print(jax.__version__)
