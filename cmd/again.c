@@ -275,8 +275,10 @@ int tw_again_make(const struct tw_command *from, const void *args, char *const *
         .isolate = tw_options_again(from, args, &tw_command_isolate),
         .zoom = tw_options_again(from, args, &tw_command_zoom),
         .show = tw_options_again(from, args, &tw_command_show),
+        .run = tw_options_again(from, args, &tw_command_run),
     };
-    if (out->env && out->look && out->job && out->check && out->isolate && out->zoom && out->show)
+    if (out->env && out->look && out->job && out->check && out->isolate && out->zoom && out->show &&
+        out->run)
         return 0;
     tw_again_free(out);
     return TWIN_ENOMEM;
@@ -291,6 +293,7 @@ void tw_again_free(struct tw_again *again)
     tw_free(again->isolate);
     tw_free(again->zoom);
     tw_free(again->show);
+    tw_free(again->run);
     *again = (struct tw_again){.env = NULL};
 }
 
@@ -304,5 +307,6 @@ struct twin_report_again tw_again_words(const struct tw_again *again)
         .isolate = again->isolate,
         .zoom = again->zoom,
         .show = again->show,
+        .run = again->run,
     };
 }

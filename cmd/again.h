@@ -15,7 +15,7 @@ struct tw_again {
     char *env;  /* "OMP_NUM_THREADS=1 " or ""; for commands that run the job */
     char *look; /* "TWINRUN_HOME=DIR " or ""; for those that look at runs */
     char *job;  /* "-- python train.py < data.txt", or "--a CMD --b CMD" */
-    char *check, *isolate, *zoom, *show; /* options, each with a blank in front; "" for none */
+    char *check, *isolate, *zoom, *show, *run; /* options, each with a blank in front; or "" */
 };
 
 /* Those options in args that `to` has too and that shape what runs compute or where they are kept.

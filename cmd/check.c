@@ -74,6 +74,12 @@ static const struct tw_option options[] = {
      "only these steps; all unless given", ASKED(window)},
     {"transplant-limit", 0, TW_OPT_BYTES, "BYTES", "4G", "Transplant",
      "record at most so much (65536, 500M, 4G)", ASKED(transplant_limit)},
+    {"pinned", 0, TW_OPT_FLAG, NULL, NULL, "Pins",
+     "run the job with the pins that the last isolate of this command named: does it repeat itself "
+     "with them on?",
+     ASKED(pinned)},
+    {"factor-file", 'f', TW_OPT_FILE, "FILE", NULL, "Pins",
+     "with --pinned: factors of your own, in TOML, as isolate had them", FIELD(factor_file)},
     {"save-baseline", 0, TW_OPT_FILE, "FILE", NULL, "Baseline",
      "when the runs agree, write what they computed into FILE, a small text file for the "
      "repository",
@@ -141,6 +147,7 @@ static const char *const synopsis[] = {
     "[options] --a CMD --b CMD",
     "[options] --resume-with CMD [--half CMD] -- COMMAND [ARG...]",
     "[options] --ranks LIST -- COMMAND [ARG...]",
+    "[options] --pinned -- COMMAND [ARG...]",
     "[options] --against FILE -- COMMAND [ARG...]",
     NULL};
 static const struct tw_pair exits[] = {
@@ -169,6 +176,8 @@ static const struct tw_pair examples[] = {
      "do two and four ranks train the same weights?"},
     {"twinrun check --transplant step --runs 5 -- python train.py",
      "every place where the job diverges, and how often"},
+    {"twinrun check --pinned -- python train.py",
+     "after isolate has named a cause: does its pin hold the job?"},
     {"twinrun check --save-baseline expected.json -- python train.py",
      "what the job computes, for the repository"},
     {"twinrun check --against expected.json --github -- python train.py",
@@ -207,9 +216,12 @@ static void look_up(const struct tw_check *c, struct tw_known *k)
 /* The job, as one could type it behind "twinrun check". */
 static char *job_in_words(const struct tw_check *c)
 {
-    if (c->numbers.count) {
-        char *job = tw_shell_quote(c->arm[0], 0);
-        char *words = job ? tw_printf("--ranks %s -- %s", c->args.ranks, job) : NULL;
+    if (c->numbers.count || c->args.pinned) {
+        char *job = tw_shell_quote(c->arm[0], 0), *words = NULL;
+        if (job && c->args.pinned)
+            words = tw_printf("--pinned -- %s", job);
+        else if (job)
+            words = tw_printf("--ranks %s -- %s", c->args.ranks, job);
         tw_free(job);
         return words;
     }
@@ -285,7 +297,7 @@ static int print_verdict(struct tw_check_command *command)
     char *job = c->arms && !c->numbers.count ? NULL : tw_shell_quote(c->arm[0], 0);
     const struct twin_compare_options compare = tw_check_how(c);
     struct tw_verdict_output o = {
-        .verb = "check",
+        .verb = c->args.pinned ? "check --pinned" : "check",
         .command = job,
         .junit = a->junit,
         .html = a->html,
@@ -358,6 +370,8 @@ static int check_job(struct tw_check_command *command)
     tw_check_shared_files(c);
     tw_check_look_around(c);
     tw_check_save_baseline(c);
+    if (c->args.pinned && (rc = tw_check_pinned_judge(command)) >= 0)
+        return rc;
     if (c->series.out_of_time)
         twin_verdict_note(
             c->series.v,
@@ -381,7 +395,8 @@ static bool asks_for_bisect(int argc, char **argv)
  * is held. */
 static int run(int argc, char **argv)
 {
-    struct tw_check_command c = {.args.asked = {.level = TW_CHECK_LEVEL_NOT_GIVEN,
+    struct tw_check_command c = {.pinned.plan.cpu = -1,
+                                 .args.asked = {.level = TW_CHECK_LEVEL_NOT_GIVEN,
                                                 .b_starts_at = TW_NOT_GIVEN,
                                                 .runs = TW_NOT_GIVEN},
                                  .check = {.version = TWINRUN_VERSION,
@@ -406,6 +421,7 @@ static int run(int argc, char **argv)
             rc = tw_verdict_json_error(rc);
     }
     tw_check_fini(&c.check);
+    tw_pins_close(&c.pinned);
     tw_free(asked->ignore.items);
     tw_free(c.args.keys.items);
     return tw_bisect_code(rc, bisect);
@@ -449,6 +465,12 @@ const struct tw_command tw_command_check = {
     "is recorded, and each step of the others starts with its values: one divergence does not hide "
     "the next. Every origin is listed with its rate; a boundary whose transplant stops the "
     "divergence carries it. For PyTorch jobs.\n\n"
+    "With --pinned the runs are made with the pins that the last isolate of this very command, "
+    "made "
+    "in this folder, named: the fix, proven by one command. The verdict is then of the job with "
+    "these pins on, and says so; \"same\" needs that each of them took effect in every run. A job "
+    "whose code, configuration or data have changed since the search is refused. Keep the pins "
+    "with twinrun run --pin, or make the fix that isolate names and check without --pinned.\n\n"
     "With --save-baseline, runs that agree leave a small text file that says what the job "
     "computes; with --against one run is held against it: the gate of a continuous integration. "
     "The verdict names the first step that differs, and the tensor where the file keeps the "

@@ -23,8 +23,11 @@ enum { FILE_MAX_BYTES = 5 << 20 };
 /* What has to fit with the options of the check proper. */
 static struct tw_check_beside beside(const struct tw_check_args *a, const struct tw_operands *job)
 {
-    return (struct tw_check_beside){
-        .a = a->a, .b = a->b, .job = job->count > 0, .signers = a->keys.count || a->trust};
+    return (struct tw_check_beside){.a = a->a,
+                                    .b = a->b,
+                                    .job = job->count > 0,
+                                    .signers = a->keys.count || a->trust,
+                                    .factor_file = a->factor_file};
 }
 
 /* One command is both arms. With --resume-with the first arm is the whole job and the second one
@@ -60,6 +63,7 @@ int tw_check_options(struct tw_check_command *c, const struct tw_operands *job, 
     c->check.runs_given = a->runs != TW_NOT_GIVEN;
     rc = rc ? rc : tw_check_runs_fit(a, usual, &err);
     rc = rc ? rc : tw_check_explain_fits(a, &b, &err);
+    rc = rc ? rc : tw_check_pinned_fits(a, &b, &err);
     rc = rc ? rc : tw_check_transplant_fits(a, c->check.arms, &err);
     return rc ? tw_bad_use("check", "%s", err.message) : -1;
 }
@@ -91,6 +95,9 @@ int tw_check_prepare(struct tw_check_command *command)
                                    "(what they print lies in the run folders)");
     /* runs at the same time must not write over each other's files */
     c->args.fresh_dir |= c->remote.engine != NULL;
+    rc = a->asked.pinned ? tw_check_pinned_open(command) : -1;
+    if (rc >= 0)
+        return rc;
     rc = tw_data_verify("check", &a->data, c->series.home, a->asked.quiet, &c->data);
     if (rc >= 0)
         return rc;

@@ -282,7 +282,7 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
     struct tw_isolate_result found;
     int rc = 0, saved = 0;
     /* All words of the result, made once for text, JSON, page and ledger. */
-    tw_isolate_result(c, r, tw_isolate_next(command, r), &found);
+    tw_isolate_result(c, r, tw_isolate_next(command, r), tw_isolate_then(command, r), &found);
     if (!a->no_cases)
         tw_isolate_look_up(c, &found);
     command->reported = true;

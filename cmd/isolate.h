@@ -26,5 +26,7 @@ struct tw_isolate_command {
 
 /* ---- isolate_next.c. The command to go on with, or ""; malloc'ed, NULL: no memory. */
 char *tw_isolate_next(const struct tw_isolate_command *command, const struct twin_search_report *r);
+/* The one that comes after it, the same way: a cause has both a proof and a use of its pin. */
+char *tw_isolate_then(const struct tw_isolate_command *command, const struct twin_search_report *r);
 
 #endif

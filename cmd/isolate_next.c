@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What to type next after a search: the same situation again (again.c), with what was found. A
- * cause that was found leads to twinrun run with its pin, or to more runs where it is only the main
- * one; a search that could not decide, to the options with which it can. A command that would not
- * change anything is not suggested: "".
+ * cause that was found leads to a check under its pin, and then to twinrun run with it; where it is
+ * only the main one, to more runs, and then to that check. A search that could not decide, to the
+ * options with which it can. A command that would not change anything is not suggested: "".
  */
 #include "isolate.h"
 
@@ -85,30 +85,58 @@ static char *without_node(const struct tw_isolate_command *x, const struct twin_
     return text;
 }
 
-/* The pin, for good; or, where runs may still diverge under it, the search again until that is
- * decided. */
+/* Can `check --pinned` hold all that was found? A recorded order, or a node, is no pin of a check.
+ */
+static bool is_provable(const struct tw_isolate *c, const struct twin_search_report *r)
+{
+    if (r->outcome != TWIN_SEARCH_ISOLATED || c->args.a)
+        return false;
+    for (size_t i = 0; i < r->cause_count; i++) {
+        const char *id = c->factor[r->cause[i].candidate]->id;
+        if (strcmp(id, "match-order") == 0 || strcmp(id, "node") == 0)
+            return false;
+    }
+    return true;
+}
+
+/* The job under the pins that this search named. */
+static char *proof(const struct tw_isolate_command *x, const struct tw_again *again)
+{
+    return put_command(&x->args, again, &tw_command_check, " --pinned", again->job);
+}
+
+/* The pin, for good. */
+static char *pinned_run(const struct tw_isolate_command *x, const struct twin_search_report *r,
+                        const struct tw_again *again)
+{
+    struct tw_buf extra = {0};
+    add_causes(&extra, &x->search, r);
+    char *text = put_command(&x->args, again, &tw_command_run, extra.data, again->job);
+    tw_buf_free(&extra);
+    return text;
+}
+
+/* The proof, or the pin where there is no proof; or, where runs may still diverge under it, the
+ * search again until that is decided. */
 static char *after_isolated(const struct tw_isolate_command *x, const struct twin_search_report *r,
                             const struct tw_again *again)
 {
     const struct tw_isolate_options *given = &x->args;
     const struct tw_isolate *c = &x->search;
     struct tw_buf extra = {0};
-    const struct tw_command *to = r->more ? &tw_command_isolate : &tw_command_run;
     if (c->nodes.used && (c->nodes.odd || !r->more))
         for (size_t i = 0; i < r->cause_count; i++)
             if (strcmp(c->factor[r->cause[i].candidate]->id, "node") == 0)
                 return without_node(x, r, again);
+    if (!r->more)
+        return is_provable(c, r) ? proof(x, again) : pinned_run(x, r, again);
     /* Twice as many as the search itself says are missing: some of them will be spent on others. */
-    if (r->more) {
-        uint32_t enough = r->runs + 2 * r->more;
-        uint32_t most = enough > c->plan.max_runs ? enough : c->plan.max_runs;
-        tw_buf_printf(&extra, " --resume%s", c->args.thorough ? "" : " --thorough");
-        if (most != DEFAULT_RUNS)
-            tw_buf_printf(&extra, " --max-runs %u", most);
-    } else {
-        add_causes(&extra, c, r);
-    }
-    char *text = put_command(given, again, to, extra.data, again->job);
+    uint32_t enough = r->runs + 2 * r->more;
+    uint32_t most = enough > c->plan.max_runs ? enough : c->plan.max_runs;
+    tw_buf_printf(&extra, " --resume%s", c->args.thorough ? "" : " --thorough");
+    if (most != DEFAULT_RUNS)
+        tw_buf_printf(&extra, " --max-runs %u", most);
+    char *text = put_command(given, again, &tw_command_isolate, extra.data, again->job);
     tw_buf_free(&extra);
     return text;
 }
@@ -239,6 +267,21 @@ static char *of_two_commands(const struct tw_isolate_command *x, const struct tw
     default: return put_command(given, again, &tw_command_check, "", again->job);
     }
     return put_command(given, again, &tw_command_isolate, extra, again->job);
+}
+
+/* Nothing where the pin has no proof: then it is the next command already, or the cause has none.
+ */
+char *tw_isolate_then(const struct tw_isolate_command *x, const struct twin_search_report *r)
+{
+    const struct tw_isolate *c = &x->search;
+    struct tw_again again;
+    if (c->arms || !is_provable(c, r))
+        return tw_strdup("");
+    if (tw_again_make(&tw_command_isolate, &x->args, c->argv, NULL, &again) != 0)
+        return NULL;
+    char *text = r->more ? proof(x, &again) : pinned_run(x, r, &again);
+    tw_again_free(&again);
+    return text;
 }
 
 /* With --through a found cause holds both commands; else the number of commands decides. */

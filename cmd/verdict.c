@@ -144,7 +144,7 @@ int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const 
         .hint_count = o->hint_count,
         .again = o->again,
     };
-    if (count > 0 && strcmp(o->verb, "check") == 0)
+    if (count > 0 && tw_starts(o->verb, "check"))
         keep_verdict(&r);
     int rc = print_form(o->json ? twin_report_json : twin_report_text, &r);
     /* With --json the object stands alone on stdout; the runner of GitHub Actions reads annotations

@@ -30,6 +30,7 @@ from ._exchanges import Exchanges
 from ._explained import Explained
 from ._nodes import Nodes
 from ._notes import Notes
+from ._pins import Pins
 from ._rates import Rates
 from ._recorded import Refuted, Rules, Run, Trouble, need, number, printable, word
 from ._replicas import Replicas
@@ -71,6 +72,7 @@ class Recheck(
     Explained,
     Nodes,
     Notes,
+    Pins,
     Rates,
     Replicas,
     Tolerances,
@@ -174,6 +176,8 @@ class Recheck(
                 onset.get("step"),
             )
         kinds = [c.get("claim") for c in claims]
+        under = v.get("pinned") is not None
+        need(kinds.count("pinned") == under, "%d claims are of its pins", kinds.count("pinned"))
         need(kinds.count("rule") == len(v.get("tolerance") or []), "not each rule has a claim")
         for key, kind in (("drift_per_step", "drift"), ("nonfinite", "nan")):
             has = v.get(key) is not None
@@ -410,6 +414,7 @@ class Recheck(
         "clock": Clock.clock,
         "outcome": Claims.outcome,
         "lost": Claims.lost,
+        "pinned": Pins.pinned,
         "class": Claims.classes,
         "size": Claims.size,
         "then": Claims.then,

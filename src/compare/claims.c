@@ -240,6 +240,13 @@ static json_t *lost_in(const struct twin_gap_range *g)
                      tw_json_count(g->records));
 }
 
+/* Which pins the runs were made under, and whether each was in force. */
+static json_t *pinned_of(const struct twin_pinned *p)
+{
+    return json_pack("{s:s,s:o,s:o,s:b}", "claim", "pinned", "factors", tw_json_split(p->factors),
+                     "search", tw_json_text(p->search), "held", p->held);
+}
+
 /* One claim that was made while comparing: its word goes in front of its evidence. */
 static json_t *collected(const struct twin_claim *k)
 {
@@ -271,6 +278,8 @@ int twin_verdict_claims(const struct twin_verdict *v, char **out, struct twin_er
 {
     json_t *list = json_array();
     tw_claim_append(&list, headline(v));
+    if (v->pinned)
+        tw_claim_append(&list, pinned_of(v->pinned));
     for (size_t i = 0; i < v->claim_count; i++)
         tw_claim_append(&list, collected(&v->claims[i]));
     append_findings(&list, v);

@@ -109,6 +109,13 @@ struct twin_gap_range {
     uint64_t records;
 };
 
+/* The pins that every run of a verdict was made under (check --pinned). */
+struct twin_pinned {
+    char *factors; /* ids, separated by commas */
+    char *search;  /* the folder of the search that named them */
+    bool held;     /* each took effect in each run */
+};
+
 /* when each kind first parts */
 struct twin_onset {
     char *what;
@@ -356,6 +363,7 @@ struct twin_verdict {
     struct twin_cover *covers;
     size_t cover_count;
     struct twin_against *against; /* NULL: runs were compared with each other */
+    struct twin_pinned *pinned;   /* NULL: the job ran as it is */
     /* of TWIN_REPLAY_BY_CORE: two that give different results */
     int replay_core[2];
     /* made while comparing; twin_verdict_claims() has those of findings, too */
@@ -449,6 +457,14 @@ int twin_compare_transplant(struct twin_verdict *v, const struct twin_run *const
  * verdict is not. */
 void twin_verdict_note(struct twin_verdict *v, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* What else keeps a finished verdict from being "same": it becomes inconclusive for this reason,
+ * unless the runs differ or fail, where the reason is a note. */
+void twin_verdict_unseen(struct twin_verdict *v, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* All its runs were made under these pins (struct twin_pinned). TWIN_ENOMEM: then the verdict must
+ * not be shown, since it would read as one of the job as it is. */
+int twin_verdict_pinned(struct twin_verdict *v, const char *factors, const char *search, bool held,
+                        struct twin_error *err);
 void twin_verdict_free(struct twin_verdict *v);
 
 /* While run b is still going on: has it parted from a, and at which step? Cheap enough to be called

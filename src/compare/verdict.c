@@ -95,20 +95,67 @@ void tw_ranges_free(struct twin_range *r, size_t n)
     tw_free(r);
 }
 
+static void free_pinned(struct twin_pinned *p)
+{
+    if (!p)
+        return;
+    tw_free(p->factors);
+    tw_free(p->search);
+    tw_free(p);
+}
+
+/* Takes the text, which is lost where there is no memory for it. */
+static void add_text(char ***list, size_t *count, char *text)
+{
+    char **grown = tw_reallocarray(*list, *count + 1, sizeof *grown);
+    if (grown)
+        *list = grown;
+    if (grown && text)
+        grown[(*count)++] = text;
+    else
+        tw_free(text);
+}
+
 /* Unlike tw_cmp_note() this works on a finished verdict and keeps equal notes. */
 void twin_verdict_note(struct twin_verdict *v, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
+    add_text(&v->notes, &v->note_count, tw_vprintf(format, ap));
+    va_end(ap);
+}
+
+/* The outcome first: it must not hang on whether there is memory for the words. */
+void twin_verdict_unseen(struct twin_verdict *v, const char *format, ...)
+{
+    va_list ap;
+    const bool settled = v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED;
+    if (!settled)
+        v->outcome = TWIN_INCONCLUSIVE;
+    if (v->bitwise == TWIN_SAME)
+        v->bitwise = TWIN_INCONCLUSIVE;
+    v->open_only = false;
+    va_start(ap, format);
     char *text = tw_vprintf(format, ap);
     va_end(ap);
-    char **grown = tw_reallocarray(v->notes, v->note_count + 1, sizeof *grown);
-    if (grown)
-        v->notes = grown;
-    if (grown && text)
-        v->notes[v->note_count++] = text;
+    if (settled)
+        add_text(&v->notes, &v->note_count, text);
     else
-        tw_free(text);
+        add_text(&v->unseen, &v->unseen_count, text);
+}
+
+int twin_verdict_pinned(struct twin_verdict *v, const char *factors, const char *search, bool held,
+                        struct twin_error *err)
+{
+    struct twin_pinned *p = tw_calloc(1, sizeof *p);
+    free_pinned(v->pinned);
+    v->pinned = p;
+    if (p) {
+        p->factors = tw_strdup(factors);
+        p->search = tw_strdup(search);
+        p->held = held;
+    }
+    return p && p->factors && p->search ? 0 : tw_no_memory(err, "for a verdict");
 }
 
 void twin_verdict_free(struct twin_verdict *v)
@@ -148,6 +195,7 @@ void twin_verdict_free(struct twin_verdict *v)
     tw_free(v->rules);
     tw_free(v->covers);
     free_against(v->against);
+    free_pinned(v->pinned);
     tw_claims_free(v->claims, v->claim_count);
     tw_free(v);
 }

@@ -6,6 +6,7 @@
 #include "check_clock.h"
 
 #include "faster.h"
+#include "pinned.h"
 #include "run_state.h"
 
 #include "base.h"
@@ -14,12 +15,30 @@
 
 #include <stdio.h>
 
+/* The pins of this check; NULL: it has none. */
+static const struct tw_pinned *pins_of(const struct tw_check *c)
+{
+    return c->dress == tw_pins_dress ? c->dress_user : NULL;
+}
+
 /* Does the verdict hang on whether numbers that differ are times? */
 static bool is_wanted(const struct tw_check *c)
 {
+    if (pins_of(c) && twin_world_sets(&pins_of(c)->world, "clock"))
+        return false; /* it stands still in every run: nothing would follow a faster one */
     return !c->args.no_clock && !c->args.against && !c->args.transplant && c->series.v &&
            c->series.v->outcome == TWIN_INCONCLUSIVE && c->series.v->open_only &&
            c->series.count > 1;
+}
+
+/* The world of the other runs, with faster clocks. */
+static int faster_plan(const struct tw_check *c, int i, struct twin_world_plan *p)
+{
+    const struct tw_pinned *pins = pins_of(c);
+    int rc = pins ? twin_world_plan(&pins->world, c->arm[0], p, NULL) : 0;
+    if (rc == 0 && pins)
+        rc = twin_world_plan_apart(p, &pins->world, NULL);
+    return rc ? rc : twin_world_plan_faster(p, tw_faster_factor(i), tw_faster_since(), NULL);
 }
 
 /* One run; NULL: it was not made to its end. */
@@ -31,10 +50,12 @@ static struct twin_run *run_faster(struct tw_check *c, int i)
     uint64_t deadline = c->series.deadline_ns;
     snprintf(title, sizeof title, "clock x%u", tw_faster_factor(i));
     struct twin_world_plan p = {.cpu = -1};
-    if (twin_world_plan_faster(&p, tw_faster_factor(i), tw_faster_since(), NULL) != 0)
+    if (faster_plan(c, i, &p) != 0) {
+        twin_world_plan_free(&p);
         return NULL;
+    }
     struct twin_launch_options o = tw_check_launch_options(c, 0, "clock");
-    o.env = p.env;
+    twin_world_plan_apply(&p, &o);
     if (deadline == 0 || limit < deadline)
         c->series.deadline_ns = limit;
     bool had_time = c->series.out_of_time;

@@ -13,6 +13,8 @@
 /* any bytes: unprintable ones as \xNN; NULL gives null */
 json_t *tw_json_text(const char *s);
 json_t *tw_json_texts(char *const *items, size_t count);
+/* "a,b" as a list of its words, which are UTF-8 and have no comma in them */
+json_t *tw_json_split(const char *text);
 json_t *tw_json_number(double v);                 /* null when not finite: JSON has no NaN */
 json_t *tw_json_128(uint64_t high, uint64_t low); /* a digest of two words: 32 hex digits */
 /* INT64_MAX stands for what is beyond it */

@@ -17,6 +17,20 @@ json_t *tw_json_text(const char *s)
     return text;
 }
 
+json_t *tw_json_split(const char *text)
+{
+    json_t *list = json_array();
+    for (const char *at = text; list && *at;) {
+        const size_t n = strcspn(at, ",");
+        if (json_array_append_new(list, json_stringn(at, n)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+        at += n + (at[n] == ',');
+    }
+    return list;
+}
+
 json_t *tw_json_texts(char *const *items, size_t count)
 {
     json_t *list = json_array();

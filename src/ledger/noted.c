@@ -89,11 +89,12 @@ static int put_runs(struct twin_ledger *l, const struct tw_noted *n,
     return rc;
 }
 
-/* Were the runs the same job, made again? Not where they are arms or were made to start alike.
- * Whether they had the same inputs, facts of the runs say. */
+/* Were the runs the same job, made again? Not where they are arms, or were made to start alike, or
+ * to agree (by pins). Whether they had the same inputs, facts of the runs say. */
 static bool repeats(const struct tw_noted *n)
 {
-    if (!n->verdict || n->arms || n->verdict->transplant || n->verdict->against)
+    if (!n->verdict || n->arms || n->verdict->transplant || n->verdict->against ||
+        n->verdict->pinned)
         return false;
     for (size_t i = 1; i < n->count; i++) {
         const struct twin_run *a = n->runs[0], *b = n->runs[i];

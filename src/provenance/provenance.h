@@ -34,6 +34,18 @@ int twin_provenance_load(const char *run_dir, struct json_t **out, struct twin_e
 int twin_provenance_now(const struct twin_run *run, const char *home, const char *folder,
                         struct json_t **out, struct twin_error *err);
 
+/*
+ * Sets *why (malloc'ed) to the first difference between that and the run's record `world` that
+ * decides about numbers: "code has changed: train.py"; NULL: there is none among what was recorded.
+ * folder: made, and removed at the end. What the run wrote itself is no difference. The rest as
+ * above.
+ */
+int twin_provenance_changed(const struct twin_run *run, const struct json_t *world,
+                            const char *home, const char *folder, char **why,
+                            struct twin_error *err);
+/* Is the path, of the working folder or absolute, a file that the run wrote, or a folder of one? */
+bool twin_provenance_wrote(const struct twin_run *run, const char *path);
+
 /* ---- what differs between two worlds */
 
 /* How much a difference may change a result's bits, by experience. */

@@ -56,9 +56,10 @@ struct twin_isolation_run {
 
 struct twin_isolation {
     enum twin_mood mood;
-    const char *outcome, *sentence;      /* "isolated"; one sentence that says it */
-    const char *command, *folder, *next; /* next: a command, or "" */
-    const struct twin_finding *first;    /* of the natural runs; NULL: none */
+    const char *outcome, *sentence; /* "isolated"; one sentence that says it */
+    const char *command, *folder;
+    const char *next, *then; /* commands, or "": the one to go on with, and one behind it */
+    const struct twin_finding *first; /* of the natural runs; NULL: none */
     struct twin_isolation_cause *cause;
     size_t cause_count;
     /* natural runs with only these pinned */

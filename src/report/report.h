@@ -31,7 +31,7 @@ struct twin_report_again {
     const char *home;
     /* "-- CMD < FILE" or "--a CMD --b CMD"; NULL: "-- " and command */
     const char *job;
-    const char *check, *isolate, *zoom, *show; /* options for these commands */
+    const char *check, *isolate, *zoom, *show, *run; /* options for these commands */
     /* made in scratch copies, which are used up: zoom needs the command */
     bool scratch;
 };

@@ -143,31 +143,6 @@ char **tw_shadow_environment(const struct shadow_original *o)
 
 /* ---- before the start */
 
-/* Is the path, of the working folder or absolute, a file that the original wrote, or a folder of
- * one? */
-static bool was_written(const struct twin_run *r, const char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    const char *below = path;
-    const size_t folder = strlen(r->cwd);
-    if (strncmp(path, r->cwd, folder) == 0 && path[folder] == '/') {
-        below = path + folder + 1;
-        n -= folder + 1;
-    }
-    if (n > 2 && below[0] == '.' && below[1] == '/') {
-        below += 2;
-        n -= 2;
-    }
-    for (size_t i = 0; i < r->file_count; i++) {
-        const char *f = r->files[i].path;
-        if (strncmp(f, below, n) == 0 && (!f[n] || f[n] == '/'))
-            return true;
-    }
-    return false;
-}
-
 /* A name that cannot be had of the home: a folder for what is made meanwhile. */
 static char *new_folder(const struct tw_shadow *s, const struct shadow_original *o,
                         const char *what, struct twin_error *err)
@@ -189,36 +164,9 @@ static char *new_folder(const struct tw_shadow *s, const struct shadow_original 
 static int code_has_changed(const struct tw_shadow *s, const struct shadow_original *o, char **why,
                             struct twin_error *err)
 {
-    struct twin_world_differences d = {0};
-    json_t *now = NULL, *was = NULL;
     char *folder = new_folder(s, o, "code", err);
-    int rc = folder ? tw_mkdirs(folder, err) : err->code;
-    rc = rc ? rc : twin_provenance_now(o->run, s->home, folder, &now, err);
-    if (rc == 0) /* what is not looked at now is no difference */
-        was = json_pack("{s:O?, s:O?, s:O?, s:O?}", "code", json_object_get(o->world, "code"),
-                        "programs", json_object_get(o->world, "programs"), "config",
-                        json_object_get(o->world, "config"), "data",
-                        json_object_get(o->world, "data"));
-    if (rc == 0 && !was)
-        rc = tw_no_memory(err, "looking at the code");
-    rc = rc ? rc : twin_provenance_diff(was, now, &d, err);
-    for (size_t i = 0; rc == 0 && !*why && i < d.count; i++) {
-        const struct twin_world_difference *x = &d.item[i];
-        const bool data = strcmp(x->group, "data") == 0;
-        const bool code = strcmp(x->group, "code") == 0;
-        if (x->power != TWIN_POWER_HIGH || was_written(o->run, x->what))
-            continue;
-        if (code)
-            rc = because(why, err, "code has changed: %s", x->what);
-        else
-            rc = because(why, err, "%s changed: %s", data ? "data have" : "configuration has",
-                         x->what);
-    }
-    twin_world_differences_free(&d);
-    json_decref(was);
-    json_decref(now);
-    if (folder)
-        tw_remove_tree(folder, NULL, NULL);
+    int rc = folder ? twin_provenance_changed(o->run, o->world, s->home, folder, why, err)
+                    : err->code;
     tw_free(folder);
     return rc;
 }
@@ -435,7 +383,7 @@ static bool is_of_the_world(const struct shadow_original *o, const struct twin_w
 {
     static const char *const groups[] = {"code",      "configuration", "data",
                                          "libraries", "packages",      NULL};
-    if (x->power > TWIN_POWER_MEDIUM || was_written(o->run, x->what))
+    if (x->power > TWIN_POWER_MEDIUM || twin_provenance_wrote(o->run, x->what))
         return false;
     if (strcmp(x->group, "code") == 0)
         return x->power == TWIN_POWER_HIGH;

@@ -38,6 +38,7 @@ struct tw_check_asked {
     struct tw_remote_asked engine; /* who is to make the runs */
     bool all, lossless, no_telemetry, fresh_dir, no_zoom, no_clock, control, show_output, quiet;
     bool require_parity;
+    bool pinned; /* under the pins that the last search of this command named */
 };
 
 /* The most numbers of ranks that one check runs a command with. */
@@ -67,6 +68,9 @@ struct tw_check {
     char *signer;                   /* whose signatures of it are good; NULL: nobody asked; owned */
     struct tw_remote remote;        /* who makes the runs */
     const char *version;            /* of this program, for a baseline that is written */
+    /* what is put into every launch besides (args.pinned); NULL: nothing */
+    void (*dress)(void *user, struct twin_launch_options *o);
+    void *dress_user;
 
     enum twin_level level; /* in force: the one asked for, or operations where hooks saw nothing */
     struct tw_series series; /* the runs and the verdict on them */
@@ -89,6 +93,7 @@ struct tw_check_beside {
     const char *a, *b; /* commands of two arms; NULL: not given */
     bool job;          /* a command stands behind -- */
     bool signers;      /* keys, or a trust file, that the baseline must satisfy */
+    bool factor_file;  /* factors of one's own */
 };
 int tw_check_arms_fit(const struct tw_check_asked *a, const struct tw_check_beside *b,
                       struct twin_error *err);
@@ -96,6 +101,8 @@ int tw_check_arms_fit(const struct tw_check_asked *a, const struct tw_check_besi
 int tw_check_transplant_fits(const struct tw_check_asked *a, bool arms, struct twin_error *err);
 int tw_check_gate_fits(const struct tw_check_asked *a, const struct tw_check_beside *b, bool arms,
                        struct twin_error *err);
+int tw_check_pinned_fits(const struct tw_check_asked *a, const struct tw_check_beside *b,
+                         struct twin_error *err);
 int tw_check_explain_fits(const struct tw_check_asked *a, const struct tw_check_beside *b,
                           struct twin_error *err); /* check_rounding.c */
 /* Sets a->runs where no number was given: 1 with a baseline to hold against, else `usual`. */

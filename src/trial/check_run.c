@@ -32,7 +32,7 @@ struct twin_launch_options tw_check_launch_options(struct tw_check *c, int arm, 
     const bool ranks = c->numbers.count > 0;
     assert(ranks ? (size_t)arm < c->numbers.count : arm == 0 || arm == 1);
     const struct tw_check_asked *a = &c->args;
-    return (struct twin_launch_options){
+    struct twin_launch_options o = {
         .argv = ranks ? c->numbers.argv[arm] : c->arm[arm],
         .home = c->series.home,
         .label = label,
@@ -52,6 +52,9 @@ struct twin_launch_options tw_check_launch_options(struct tw_check *c, int arm, 
         .data = c->data.item,
         .data_count = c->data.count,
     };
+    if (c->dress)
+        c->dress(c->dress_user, &o);
+    return o;
 }
 
 /* How a run is compared with the first while it goes on. False: it cannot be. */

@@ -111,6 +111,32 @@ int tw_check_gate_fits(const struct tw_check_asked *a, const struct tw_check_bes
     return 0;
 }
 
+int tw_check_pinned_fits(const struct tw_check_asked *a, const struct tw_check_beside *b,
+                         struct twin_error *err)
+{
+    const char *other = NULL;
+    if (!a->pinned)
+        return b->factor_file
+                   ? twin_error_set(err, TWIN_EINVAL, "--factor-file belongs to --pinned")
+                   : 0;
+    if (!b->job)
+        other = "--a and --b: a search of two commands names what differs between them, and its "
+                "own next line says how to hold that";
+    else if (a->resume_with)
+        other = "--resume-with";
+    else if (a->ranks)
+        other = "--ranks";
+    else if (a->transplant)
+        other = "--transplant";
+    else if (a->against)
+        other = "--against, which is of the job as it is";
+    else if (a->save_baseline)
+        other = "--save-baseline: what a job computes under pins is not what it computes";
+    else if (a->control)
+        other = "--control: a run that nobody watches has no pins";
+    return other ? twin_error_set(err, TWIN_EINVAL, "--pinned does not go with %s", other) : 0;
+}
+
 /* A gate compares with a file: one run suffices, and is wanted in a CI. */
 int tw_check_runs_fit(struct tw_check_asked *a, uint64_t usual, struct twin_error *err)
 {

@@ -61,25 +61,49 @@ static int read_log(const char *path, tw_journal_line *line, void *user, struct 
     return rc;
 }
 
-/* Is the folder of the same thing (the same command under the same options)? */
-static bool is_of(const char *folder, const struct tw_journal_of *of)
+/* Is this object what is looked for? */
+typedef bool match_fn(const json_t *found, const json_t *wanted);
+
+/* The same thing: the same command under the same options. */
+static bool is_equal(const json_t *found, const json_t *wanted)
 {
-    char *path = tw_path_join(folder, of->name);
-    json_t *found = path ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    bool equal = found && json_equal(found, of->what);
-    json_decref(found);
-    tw_free(path);
-    return equal;
+    return json_equal(found, wanted);
 }
 
-/* The newest folder for the same thing; NULL: none. Their names begin with the time. */
-static char *find_folder(const char *all, const struct tw_journal_of *of)
+/* Whatever the other options are: has it every member of `wanted`, and none of the name of a null?
+ */
+static bool is_like(const json_t *found, const json_t *wanted)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach ((json_t *)(uintptr_t)wanted, name, value) {
+        const json_t *has = json_object_get(found, name);
+        if (json_is_null(value) ? has != NULL : !has || !json_equal(has, value))
+            return false;
+    }
+    return true;
+}
+
+/* Does NAME in the folder hold such an object? */
+static bool is_of(const char *folder, const char *name, match_fn *match, const json_t *wanted)
+{
+    char *path = tw_path_join(folder, name);
+    json_t *found = path ? json_load_file(path, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    bool is = found && match(found, wanted);
+    json_decref(found);
+    tw_free(path);
+    return is;
+}
+
+/* The newest such folder; NULL: none. Their names begin with the time. */
+static char *find_folder(const char *all, const char *name, match_fn *match, const json_t *wanted)
 {
     DIR *d = opendir(all);
     char *best = NULL;
     for (struct dirent *e; d && (e = readdir(d));) {
         char *folder = e->d_name[0] != '.' ? tw_path_join(all, e->d_name) : NULL;
-        bool newer = folder && (!best || strcmp(folder, best) > 0) && is_of(folder, of);
+        bool newer = folder && (!best || strcmp(folder, best) > 0) &&
+                     is_of(folder, name, match, wanted);
         if (newer) {
             tw_free(best);
             best = folder;
@@ -90,6 +114,14 @@ static char *find_folder(const char *all, const struct tw_journal_of *of)
     if (d)
         closedir(d);
     return best;
+}
+
+char *tw_journal_newest(const char *home, const char *kind, const char *name, const json_t *alike)
+{
+    char *all = tw_path_join(home, kind);
+    char *folder = all && alike ? find_folder(all, name, is_like, alike) : NULL;
+    tw_free(all);
+    return folder;
 }
 
 /* Writes a file of the folder, whole or not at all. */
@@ -126,7 +158,7 @@ int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_jour
     char *all = tw_path_join(home, of->kind), *path = NULL;
     int rc = all && of->what ? 0 : tw_no_memory(err, "for the log of a series");
     if (rc == 0 && of->resume) {
-        j->folder = find_folder(all, of);
+        j->folder = find_folder(all, of->name, is_equal, of->what);
         if (!j->folder)
             rc = twin_error_set(err, TWIN_ENOENT, "no %s in %s; start one without --resume",
                                 of->thing, all);

@@ -34,6 +34,9 @@ int tw_journal_open(struct tw_journal *j, const char *home, const struct tw_jour
 /* Takes the line (NULL: no memory); it is on the disk when this returns 0. */
 int tw_journal_add(struct tw_journal *j, json_t *line, struct twin_error *err);
 void tw_journal_close(struct tw_journal *j);
+/* The newest folder <home>/<kind>/... whose NAME has every member of the object `alike`, and none
+ * where `alike` has null; malloc'ed. NULL: there is none, or no memory. */
+char *tw_journal_newest(const char *home, const char *kind, const char *name, const json_t *alike);
 
 /* The words of a job (NULL-terminated) without the secrets in them: a list of texts. NULL: no
  * memory. */

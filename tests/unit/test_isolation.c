@@ -47,7 +47,8 @@ static struct twin_isolation found(struct twin_isolation_cause *cause,
                                    .sentence = "The runs diverge because of hash-seed (salt)",
                                    .command = command,
                                    .folder = "/h/s",
-                                   .next = "twinrun run --pin hash-seed -- x",
+                                   .next = "twinrun check --pinned -- x",
+                                   .then = "twinrun run --pin hash-seed -- x",
                                    .first = first,
                                    .cause = cause,
                                    .cause_count = 1,
@@ -194,7 +195,8 @@ static void hostile_text_stays_text(void **state)
     struct twin_isolation_contrast contrast = {evil, 1, true, 3, evil};
     const char *note = evil;
     f.op = f.text = evil;
-    x.sentence = x.outcome = x.folder = x.next = x.plan = x.unit = x.unit_why = x.dropped = evil;
+    x.sentence = x.outcome = x.folder = x.next = x.then = x.plan = x.unit = x.unit_why = x.dropped =
+        evil;
     cause.factor = cause.layer = cause.title = cause.pin = cause.how = cause.fix =
         cause.alternatives = evil;
     x.hint = &hint;

@@ -167,6 +167,8 @@ static void first_screen(struct twin_page *p, const struct twin_isolation *x)
     if (*x->next) {
         twin_page_heading(p, "Next");
         twin_page_code(p, x->next);
+        if (*x->then)
+            twin_page_code(p, x->then);
     }
     page_hints(p, x);
 }

@@ -314,7 +314,7 @@ json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation 
     return with_confirmation(
         json_pack(
             "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, "
-            "s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}",
+            "s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}",
             "schema", "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason",
             twin_search_outcome_name(r->outcome), "causes", causes_json(c, x, r), "runs_used",
             (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta",
@@ -327,7 +327,8 @@ json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation 
             ids_json(c, &r->suspects), "need", (json_int_t)r->need, "folder",
             tw_json_text(c->journal.folder), "classes", classes_json(x), "natural", natural_json(x),
             "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
-            *x->next ? tw_json_text(x->next) : json_null(), "arms", tw_isolate_arms_json(c, r),
+            *x->next ? tw_json_text(x->next) : json_null(), "then",
+            *x->then ? tw_json_text(x->then) : json_null(), "arms", tw_isolate_arms_json(c, r),
             "vote", vote_json(r), "jobs", (int)c->args.jobs, "notes", notes_json(x)),
         c, r);
 }
@@ -379,6 +380,8 @@ void tw_isolate_text(FILE *out, const struct tw_isolate *c, const struct twin_is
     }
     if (*x->next)
         tw_put_to(out, "next      %s\n", x->next);
+    if (*x->then)
+        tw_put_to(out, "          %s\n", x->then);
     tw_put_lines(out, evidence ? evidence : "");
     print_natural(out, x);
     for (size_t i = 0; i < x->note_count; i++)

@@ -478,7 +478,7 @@ static const char *outcome_words(const struct twin_search_report *r)
 }
 
 void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, char *next,
-                       struct tw_isolate_result *o)
+                       char *then, struct tw_isolate_result *o)
 {
     *o = (struct tw_isolate_result){{0}};
     /* no memory: nothing can be told, keep_text() says so */
@@ -497,6 +497,7 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
         .command = job,
         .folder = c->journal.folder,
         .next = keep_text(o, next),
+        .then = keep_text(o, then),
         .alpha = c->plan.alpha,
         .beta = c->plan.beta,
         .plan = keep_text(o, plan_text(c)),

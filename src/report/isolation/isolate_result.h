@@ -23,9 +23,9 @@ struct tw_isolate_result {
     struct twin_redactor *redactor;
     bool failed; /* out of memory */
 };
-/* next: the command to go on with, or ""; malloc'ed and taken; NULL: there was no memory for it. */
+/* next, then: the commands to go on with, or ""; malloc'ed and taken; NULL: there was no memory. */
 void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r, char *next,
-                       struct tw_isolate_result *out);
+                       char *then, struct tw_isolate_result *out);
 /* Adds the known cases that look alike. */
 void tw_isolate_look_up(struct tw_isolate *c, struct tw_isolate_result *out);
 /* Writes the verdict as a case into the home; the front is told where, or that there is none. 0, or

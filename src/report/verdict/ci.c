@@ -218,6 +218,9 @@ int twin_report_summary(const struct twin_report *r, char **out, struct twin_err
     if (v->against)
         tw_say_world(&cell, v->against, 6);
     code_row(&b, "world", &cell);
+    if (v->pinned)
+        tw_say_pinned(&cell, v);
+    code_row(&b, "pinned", &cell);
     for (size_t i = 0; i < v->rule_count; i++) {
         tw_say_rule(&cell, &v->rules[i]);
         code_row(&b, "tolerance", &cell);

@@ -382,6 +382,13 @@ static json_t *against_json(const struct twin_against *a)
                      tw_json_text(a->signer), "world_known", a->world_known, "world", world);
 }
 
+/* The pins that all runs were made under. */
+static json_t *pinned_json(const struct twin_pinned *p)
+{
+    return json_pack("{s:o,s:o,s:b}", "factors", tw_json_split(p->factors), "search",
+                     tw_json_text(p->search), "held", (int)p->held);
+}
+
 /* Known cases that look like this one. */
 static json_t *hints_json(const struct twin_report *r)
 {
@@ -486,6 +493,8 @@ int twin_report_json(const struct twin_report *r, char **out, struct twin_error 
                         tw_json_number(v->overhead_ratio)));
     add_field(&root, "tolerance", v->rule_count ? rules_json(v) : json_null());
     add_field(&root, "against", against_json(v->against));
+    if (v->pinned)
+        add_field(&root, "pinned", pinned_json(v->pinned));
     add_field(&root, "claims", claims(v));
     add_field(&root, "seen_before", hints_json(r));
     add_field(&root, "runs_dir", dirs(r));

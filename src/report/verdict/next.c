@@ -265,12 +265,43 @@ static void save_baseline(const struct twin_report *r, struct tw_next *n, size_t
     add_job(b, r);
 }
 
-/* First what to look at, then what to try, then the search for the cause. SAME suggests nothing. */
+/* A proof: the pins for good. Runs that differ under them have another cause beside those that were
+ * named; pins that took no effect were found for another job than this one is now. */
+static void about_pins(const struct twin_report *r, struct tw_next *n, size_t *count)
+{
+    const struct twin_verdict *v = r->verdict;
+    const bool same = v->outcome == TWIN_SAME || v->outcome == TWIN_WITHIN_TOLERANCE;
+    struct tw_buf *b;
+    if (v->outcome == TWIN_DIFFER || v->outcome == TWIN_FAILED)
+        suggest_show(r, n, count, v->outcome == TWIN_FAILED ? 0 : twin_report_other(v),
+                     "how it ended, what it printed, its processes");
+    if (!has_job(r) || (!same && v->pinned->held && v->outcome != TWIN_DIFFER))
+        return;
+    if (same) {
+        b = add_command(n, count, r, "run --pin ", "with the pins, for good");
+        tw_say_safe(b, v->pinned->factors, 0);
+        add_options(b, r->again.run);
+    } else if (v->pinned->held) {
+        b = add_command(n, count, r, "isolate --resume --thorough", "is there another cause?");
+        add_options(b, r->again.isolate);
+    } else {
+        b = add_command(n, count, r, "isolate", "which pin holds the job as it is now?");
+        add_options(b, r->again.isolate);
+    }
+    add_job(b, r);
+}
+
+/* First what to look at, then what to try, then the search for the cause. SAME suggests nothing but
+ * of pins. */
 size_t tw_report_next(const struct twin_report *r, struct tw_next *n)
 {
     const struct twin_verdict *v = r->verdict;
     bool differs = v->outcome == TWIN_DIFFER;
     size_t count = 0;
+    if (v->pinned) {
+        about_pins(r, n, &count);
+        return count;
+    }
     if (differs && v->first && tw_is_record(v->first))
         about_a_record(r, n, &count);
     else if (differs || v->outcome == TWIN_FAILED)

@@ -541,6 +541,9 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
         put_list(&p, "unseen", v->unseen, v->unseen_count, UNSEEN);
     put_rules(&p, v);
     put_against(&p, v);
+    if (v->pinned)
+        tw_say_pinned(&b, v);
+    put_paragraph(&p, "pinned", &b);
     losses(&p, v);
     put_notes(&p, v->notes, v->note_count);
     hint(&p, r);

@@ -175,6 +175,15 @@ static void page_against(struct twin_page *p, const struct twin_against *a)
     twin_page_facts_end(p);
 }
 
+static void page_pinned(struct twin_page *p, const struct twin_verdict *v)
+{
+    struct tw_buf b = {0};
+    twin_page_facts(p, "Under pins");
+    tw_say_pinned(&b, v);
+    fact_of(p, v->pinned->factors, &b);
+    twin_page_facts_end(p);
+}
+
 /* The commands to try next, each under the reason for it. */
 static void page_next(struct twin_page *p, const struct twin_report *r)
 {
@@ -345,6 +354,8 @@ struct twin_page *twin_report_page(const struct twin_report *r,
         page_reach(p, v);
     if (v->against)
         page_against(p, v->against);
+    if (v->pinned)
+        page_pinned(p, v);
     page_next(p, r);
     for (size_t i = 0; i < r->hint_count; i++)
         tw_page_hint(p, &r->hint[i], "no result of this comparison");

@@ -204,11 +204,48 @@ void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
     tw_say_safe(b, f->between[1], 240);
 }
 
+/* "with hash-seed and threads pinned: " */
+static void say_with_pins(struct tw_buf *b, const struct twin_pinned *p)
+{
+    const char *last = strrchr(p->factors, ',');
+    tw_buf_puts(b, "with ");
+    for (const char *at = p->factors; *at;) {
+        const size_t n = strcspn(at, ",");
+        if (at > p->factors)
+            tw_buf_puts(b, at == last + 1 ? " and " : ", ");
+        tw_buf_append(b, at, n);
+        at += n + (at[n] == ',');
+    }
+    tw_buf_puts(b, p->held ? " pinned: " : " not surely pinned: ");
+}
+
+void tw_say_pinned(struct tw_buf *b, const struct twin_verdict *v)
+{
+    const struct twin_pinned *p = v->pinned;
+    const bool several = strchr(p->factors, ',') != NULL;
+    const char *it = several ? "they" : "it";
+    tw_buf_printf(b, "as isolate named %s (", several ? "them" : "it");
+    tw_say_safe(b, p->search, 0);
+    if (p->held)
+        tw_buf_printf(
+            b,
+            "); %s took effect in every run. The verdict is of the job with %s on, not of "
+            "the job as it is",
+            it, several ? "these pins" : "this pin");
+    else
+        tw_buf_printf(b,
+                      "); that %s took effect in every run is not so, or not known. The verdict "
+                      "proves no pin, and is not of the job as it is",
+                      it);
+}
+
 /* The sentence behind the word of the verdict. For SAME it says how much was compared, for DIFFER
  * where the first difference is; a tolerance changes only how it begins. */
 void tw_say_headline(struct tw_buf *b, const struct twin_verdict *v)
 {
     char steps[32], records[32], all[32];
+    if (v->pinned)
+        say_with_pins(b, v->pinned);
     switch (v->outcome) {
     case TWIN_SAME:
         if (!tw_say_range(b, v)) {

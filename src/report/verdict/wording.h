@@ -53,6 +53,9 @@ void tw_say_classes(struct tw_buf *b, const struct twin_verdict *v);
 /* The baseline that a run was held against: "expected.json, made 2026-11-21T08:00:00Z of 3 runs,
  * signed by ..." */
 void tw_say_against(struct tw_buf *b, const struct twin_against *a);
+/* The pins that the runs of a verdict were made under: who named them, whether they took effect,
+ * and of what the verdict is therefore. Only of a verdict that has them. */
+void tw_say_pinned(struct tw_buf *b, const struct twin_verdict *v);
 /* How the world is another one than when the baseline was made: "another than then: torch 2.12.0 ->
  * 2.13.0; ..." most: how many changes are listed. */
 void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most);

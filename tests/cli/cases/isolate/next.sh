@@ -9,9 +9,13 @@ echo "exit $?"
 sed -n 's/^next *//p' said | sed "s#$PYTHON#PYTHON#; s#$PWD#DIR#g"
 eval "$(sed -n 's/^next *//p' said) >more 2>/dev/null"
 echo "exit $?"
-grep -E '^(outcome|next)' more | sed -E "s#, [0-9]+ runs.*##; s#$PYTHON#PYTHON#; s#$PWD#DIR#g"
+grep -E -A1 '^(outcome|next)' more | grep -E '^outcome|twinrun' | sed -E "s#, [0-9]+ runs.*##; s#$PYTHON#PYTHON#; s#$PWD#DIR#g"
 ls .twinrun/searches | grep -vc last
-eval "$(sed -n 's/^next *//p' more | sed 's/2>.*//') >held 2>pins"
+# What it prints is all that there is to see of it, so that the proof says what is missing.
+eval "$(sed -n 's/^next *//p' more) >proof 2>/dev/null"
+echo "exit $?"
+head -1 proof
+eval "$(sed -n '/^next/{n;s/^ *//p}' more) >held 2>pins"
 echo "exit $?"
 sed -E 's/[0-9a-f]{8}/HEX/' held
 # Too few runs: the budget that is needed, and the same candidates.
