@@ -189,7 +189,9 @@ static int diff_environment(const struct twin_run *a, const struct twin_run *b, 
 {
     json_t *json = NULL;
     bool differ = false;
-    if (tw_diff_environment(a, b, stdout, as_json ? &json : NULL, &differ, &tw_terminal) != 0)
+    const struct tw_look look = tw_text_look();
+    if (tw_diff_environment(a, b, stdout, &look, as_json ? &json : NULL, &differ, &tw_terminal) !=
+        0)
         return TW_EXIT_TROUBLE;
     int printed = as_json ? tw_json_print(json) : 0;
     if (printed != 0)

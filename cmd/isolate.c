@@ -280,7 +280,10 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
     struct tw_isolate *c = &command->search;
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_isolate_result found;
+    struct tw_look look = tw_text_look();
     int rc = 0, saved = 0;
+    if (!isatty(STDOUT_FILENO))
+        look.width = 0; /* a line for each fact, for who looks for one */
     /* All words of the result, made once for text, JSON, page and ledger. */
     tw_isolate_result(c, r, tw_isolate_next(command, r), tw_isolate_then(command, r), &found);
     if (!a->no_cases)
@@ -289,7 +292,7 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
     if (a->json)
         rc = tw_json_print(tw_isolate_json(c, &found.x, r));
     else
-        tw_isolate_text(stdout, c, &found.x, r);
+        tw_isolate_text(stdout, &look, c, &found.x, r);
     int page = write_page(c, a->html, &found);
     if (a->save_case && tw_isolate_save_case(c, &found, a->save_case, &err) != 0)
         saved = tw_trouble(&err, "isolate: --save-case");

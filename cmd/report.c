@@ -152,6 +152,13 @@ static int postmortem(const struct report_args *a, const char *home, struct twin
     return rc;
 }
 
+/* Prints what a report has written into k, unless it was one of JSON. */
+static void show_text(struct tw_kept_text *k, const struct tw_style *style)
+{
+    const struct tw_look look = tw_text_look();
+    tw_put_kept(stdout, k, &look, style);
+}
+
 /* Of two sets of runs. The exit code. */
 static int diagnosis_report(const char *home, char *const operands[2], bool as_json)
 {
@@ -160,15 +167,19 @@ static int diagnosis_report(const char *home, char *const operands[2], bool as_j
     struct tw_set set[2] = {{.n = 0}, {.n = 0}};
     struct twin_error err = TWIN_ERROR_INIT;
     json_t *json = NULL;
-    int rc = tw_set_read(operands[0], home, &wall, &set[0], &err);
+    struct tw_kept_text k;
+    int rc = tw_keep_text(&k, &err);
+    if (rc == 0)
+        rc = tw_set_read(operands[0], home, &wall, &set[0], &err);
     if (rc == 0)
         rc = tw_set_read(operands[1], home, &wall, &set[1], &err);
     if (rc != 0)
         rc = tw_trouble(&err, "nothing was compared");
-    if (rc == 0 && tw_diagnosis_report(set, stdout, as_json ? &json : NULL, &err) != 0)
+    if (rc == 0 && tw_diagnosis_report(set, k.file, as_json ? &json : NULL, &err) != 0)
         rc = tw_trouble(&err, "report: cannot compare the runs");
     else if (rc == 0 && as_json)
         rc = tw_json_print(json);
+    show_text(&k, &tw_diagnosis_style);
     tw_set_free(&set[0]);
     tw_set_free(&set[1]);
     return rc;
@@ -177,8 +188,14 @@ static int diagnosis_report(const char *home, char *const operands[2], bool as_j
 /* Of one run. The exit code. */
 static int slow_report(const struct twin_run *r, bool as_json)
 {
+    struct twin_error err = TWIN_ERROR_INIT;
     json_t *json = NULL;
-    if (tw_slow_report(r, stdout, as_json ? &json : NULL, &tw_terminal) != 0)
+    struct tw_kept_text k;
+    if (tw_keep_text(&k, &err) != 0)
+        return tw_trouble(&err, "report");
+    const int rc = tw_slow_report(r, k.file, as_json ? &json : NULL, &tw_terminal);
+    show_text(&k, &tw_slow_style);
+    if (rc != 0)
         return TW_EXIT_TROUBLE;
     return as_json ? tw_json_print(json) : 0;
 }

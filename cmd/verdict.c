@@ -60,6 +60,11 @@ static unsigned text_columns(void)
     return w.ws_col < NARROWEST ? NARROWEST : w.ws_col;
 }
 
+struct tw_look tw_text_look(void)
+{
+    return (struct tw_look){.width = text_columns(), .colour = tw_screen_colours()};
+}
+
 /* A form of the verdict as text; malloc'ed. */
 typedef int make_fn(const struct twin_report *r, char **out, struct twin_error *err);
 
@@ -128,14 +133,15 @@ static void keep_verdict(const struct twin_report *r)
 int tw_verdict_print(const struct twin_verdict *v, const struct twin_run *const *runs, size_t count,
                      const struct tw_verdict_output *o)
 {
+    const struct tw_look look = tw_text_look();
     struct twin_report r = {
         .verdict = v,
         .runs = runs,
         .run_count = count,
         .verb = o->verb,
         .command = o->command,
-        .color = !o->plain && tw_screen_colours(),
-        .width = o->plain ? WIDTH : text_columns(),
+        .color = !o->plain && look.colour,
+        .width = o->plain ? WIDTH : look.width,
         .can_zoom = o->can_zoom,
         .can_isolate = o->can_isolate,
         .shares_files = o->shares_files,

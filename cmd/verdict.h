@@ -2,6 +2,8 @@
 #ifndef TW_CMD_VERDICT_H
 #define TW_CMD_VERDICT_H
 /* How check, diff and zoom hand their verdict out. */
+#include "paragraphs.h"
+
 #include "src/compare/compare.h"
 #include "src/report/report.h"
 
@@ -48,5 +50,8 @@ int tw_bisect_code(int code, bool bisect);
  * the object: theirs then goes to stderr until _restore. */
 void tw_stdout_reserve(void);
 void tw_stdout_restore(void);
+
+/* What stdout can show of a text for people: its width within what can be read, and colours. */
+struct tw_look tw_text_look(void);
 
 #endif

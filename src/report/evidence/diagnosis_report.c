@@ -204,6 +204,15 @@ static const char *kind_heading(const struct twin_diagnosis_finding *d)
     return d->numeric ? "NUMERIC" : "SPEED";
 }
 
+const struct tw_style tw_diagnosis_style = {
+    .label = 10,
+    .words = (const struct tw_painted[]){{"NUMERIC", TW_PAINT_BAD},
+                                         {"SPEED", TW_PAINT_BAD},
+                                         {"BOTH", TW_PAINT_BAD},
+                                         {"NO DIFFERENCE SHOWN", TW_PAINT_OPEN},
+                                         {"NO DIFFERENCE", TW_PAINT_GOOD},
+                                         {NULL, TW_PAINT_OFF}}};
+
 /* A paragraph for each source, or that there is no difference; then what the answer rests on. */
 static void print_text(FILE *out, const struct sides *s, const struct twin_diagnosis *d)
 {

@@ -3,6 +3,7 @@
 #define TW_REPORT_DIAGNOSIS_REPORT_H
 /* Two sets of runs that differ, in numbers, speed or both: from which source, and what addresses it
  * (twinrun report A B). The rules are those of diagnose.c. */
+#include "paragraphs.h"
 #include "significant.h"
 
 #include <jansson.h>
@@ -13,5 +14,7 @@
  * replaced by seconds per step where all runs have them. The sets stay the caller's. 0, or a
  * TWIN_E*. */
 int tw_diagnosis_report(struct tw_set set[2], FILE *out, json_t **json, struct twin_error *err);
+/* How that text is shown (tw_put_styled). */
+extern const struct tw_style tw_diagnosis_style;
 
 #endif

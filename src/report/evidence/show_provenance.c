@@ -330,13 +330,14 @@ int tw_show_provenance(const struct twin_run *r, FILE *out, json_t **json,
     return rc;
 }
 
+/* By enum twin_power. */
+static const char *const headings[] = {"decides about numbers", "may change them",
+                                       "seldom changes them", "names and places"};
+
 /* Differences come sorted by power, so a heading is printed where the power changes. real: how many
  * are more than a name or a place. */
 static void show_differences(FILE *out, const struct twin_world_differences *d, size_t real)
 {
-    /* by enum twin_power */
-    static const char *const headings[] = {"decides about numbers", "may change them",
-                                           "seldom changes them", "names and places"};
     if (real == 0)
         tw_put_to(out, "SAME    the worlds are equal%s\n", d->count ? ", but for:" : "");
     else
@@ -348,9 +349,25 @@ static void show_differences(FILE *out, const struct twin_world_differences *d, 
     }
 }
 
+/* The same in colours. Values stand in pairs of columns, and no line is broken. */
+static void print_differences(FILE *out, const struct tw_look *look,
+                              const struct twin_world_differences *d, size_t real)
+{
+    const struct tw_painted words[] = {
+        {"SAME", TW_PAINT_GOOD},      {"DIFFER", TW_PAINT_BAD},     {headings[0], TW_PAINT_BOLD},
+        {headings[1], TW_PAINT_BOLD}, {headings[2], TW_PAINT_BOLD}, {headings[3], TW_PAINT_BOLD},
+        {NULL, TW_PAINT_OFF},
+    };
+    struct tw_kept_text k;
+    if (tw_keep_text(&k, NULL) == 0)
+        show_differences(k.file, d, real);
+    tw_put_kept(out, &k, look, &(struct tw_style){.words = words});
+}
+
 /* Differences of TWIN_POWER_NOISE (names, places) are listed and do not count. */
 int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE *out,
-                        json_t **json, bool *differ, const struct tw_front *front)
+                        const struct tw_look *look, json_t **json, bool *differ,
+                        const struct tw_front *front)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_world_differences d = {0};
@@ -372,7 +389,7 @@ int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE
         *json = json_pack("{s:s, s:s, s:o}", "schema", "twinrun.diff-env/1", "outcome",
                           real ? "differ" : "same", "differences", json_differences(&d));
     else if (rc == 0)
-        show_differences(out, &d, real);
+        print_differences(out, look, &d, real);
     twin_world_differences_free(&d);
     json_decref(x);
     json_decref(y);

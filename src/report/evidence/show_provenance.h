@@ -5,6 +5,7 @@
  * --env). The facts are those of provenance.json, which src/provenance writes, reads and
  * compares. */
 #include "front.h"
+#include "paragraphs.h"
 
 #include "src/provenance/provenance.h"
 
@@ -18,6 +19,7 @@ int tw_show_provenance(const struct twin_run *r, FILE *out, json_t **json,
                        const struct tw_front *front);
 /* *differ: there is a difference that is more than a name or a place. */
 int tw_diff_environment(const struct twin_run *a, const struct twin_run *b, FILE *out,
-                        json_t **json, bool *differ, const struct tw_front *front);
+                        const struct tw_look *look, json_t **json, bool *differ,
+                        const struct tw_front *front);
 
 #endif

@@ -302,6 +302,16 @@ static void unseen_text(FILE *out, const struct twin_telemetry *t)
 
 /* ---- the report */
 
+const struct tw_style tw_slow_style = {
+    .words = (const struct tw_painted[]){{"SLOW", TW_PAINT_BAD},
+                                         {"UNEVEN", TW_PAINT_BAD},
+                                         {"EVEN", TW_PAINT_GOOD},
+                                         {"ALIKE", TW_PAINT_GOOD},
+                                         {"UNSTEADY", TW_PAINT_OPEN},
+                                         {"TOO FEW", TW_PAINT_OPEN},
+                                         {"RANKS", TW_PAINT_OPEN},
+                                         {NULL, TW_PAINT_OFF}}};
+
 /* Looks for a slow stretch in each rank. ranks: the array of JSON, not touched for text. */
 static int report_ranks(const struct slow_sink *sink, const struct twin_telemetry *t, json_t *ranks)
 {

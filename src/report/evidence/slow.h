@@ -3,6 +3,7 @@
 #define TW_REPORT_SLOW_H
 /* Where a run was slow, and which counters moved with it (twinrun report RUN). */
 #include "front.h"
+#include "paragraphs.h"
 
 #include "src/launch/run.h"
 
@@ -14,5 +15,7 @@
  * TWIN_E*; TWIN_ENOENT: the run has no telemetry. */
 int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json,
                    const struct tw_front *front);
+/* How that text is shown (tw_put_styled). */
+extern const struct tw_style tw_slow_style;
 
 #endif

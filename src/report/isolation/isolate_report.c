@@ -7,6 +7,7 @@
 
 #include "base.h"
 #include "json_text.h"
+#include "paragraphs.h"
 #include "put.h"
 #include "wording.h"
 
@@ -360,8 +361,16 @@ static void print_arms(FILE *out, const struct tw_isolate *c, const struct twin_
     tw_free(text);
 }
 
-void tw_isolate_text(FILE *out, const struct tw_isolate *c, const struct twin_isolation *x,
-                     const struct twin_search_report *r)
+/* The colours of outcomes, as those of a verdict. */
+static enum tw_paint paint_of(enum twin_mood m)
+{
+    if (m == TWIN_MOOD_CLEAN)
+        return TW_PAINT_GOOD;
+    return m == TWIN_MOOD_OPEN ? TW_PAINT_OPEN : TW_PAINT_BAD;
+}
+
+static void print_all(FILE *out, const struct tw_isolate *c, const struct twin_isolation *x,
+                      const struct twin_search_report *r)
 {
     char *verdict = twin_search_verdict_text(r, c->candidate);
     char *evidence = twin_search_evidence_text(r, c->candidate);
@@ -389,4 +398,18 @@ void tw_isolate_text(FILE *out, const struct tw_isolate *c, const struct twin_is
     free(verdict);
     free(evidence);
     tw_put_to(out, "page      %s/report.html\n", c->journal.folder);
+}
+
+/* Commands and the path of the page are to be copied, so their lines stay whole. */
+void tw_isolate_text(FILE *out, const struct tw_look *look, const struct tw_isolate *c,
+                     const struct twin_isolation *x, const struct twin_search_report *r)
+{
+    /* between two commands the fix is a command */
+    const char *const whole[] = {"next", "page", c->arms ? "fix" : NULL, NULL};
+    const struct tw_painted words[] = {{x->outcome, paint_of(x->mood)}, {NULL, TW_PAINT_OFF}};
+    const struct tw_style style = {.label = 10, .whole = whole, .words = words};
+    struct tw_kept_text k;
+    if (tw_keep_text(&k, NULL) == 0)
+        print_all(k.file, c, x, r);
+    tw_put_kept(out, &k, look, &style);
 }

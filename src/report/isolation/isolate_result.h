@@ -4,6 +4,7 @@
 /* What a search found, in the words and numbers that text, JSON and page are made from, and these
  * forms of it. */
 #include "known.h"
+#include "paragraphs.h"
 #include "search_runs.h"
 
 #include "src/report/isolation.h"
@@ -35,8 +36,8 @@ int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_res
 void tw_isolate_result_free(struct tw_isolate_result *out);
 
 /* ---- isolate_report.c */
-void tw_isolate_text(FILE *out, const struct tw_isolate *c, const struct twin_isolation *x,
-                     const struct twin_search_report *r);
+void tw_isolate_text(FILE *out, const struct tw_look *look, const struct tw_isolate *c,
+                     const struct twin_isolation *x, const struct twin_search_report *r);
 /* The caller's; NULL: no memory. */
 json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation *x,
                         const struct twin_search_report *r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict for people: labelled paragraphs, wrapped with a hanging indent, short enough for one
+ * The verdict for people: labelled paragraphs (paragraphs.h), short enough for one
  * screen. The commands that give a verdict print it (cmd/verdict.c).
  *
  * Each paragraph has a label at the left ("first", "rate", "note") and its text to the right of it;
@@ -9,6 +9,7 @@
  */
 #include "wording.h"
 
+#include "paragraphs.h"
 #include "phrase.h"
 
 #include "src/stats/stats.h"
@@ -26,93 +27,6 @@
 #define ORIGINS 6u
 #define RANGES 4u
 
-/* The text while it is made: its width in columns, and whether ANSI colours are put in. */
-struct page {
-    struct tw_buf out;
-    unsigned width;
-    bool color;
-};
-
-/* Columns that n bytes of well-formed UTF-8 take: one for each code point, which is right for what
- * we print. */
-static size_t columns_of(const char *s, size_t n)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        count += ((unsigned char)s[i] & 0xC0) != 0x80;
-    return count;
-}
-
-/* Appends an ANSI code when colours are wanted. Codes take no columns. */
-static void paint(struct page *p, const char *code)
-{
-    if (p->color)
-        tw_buf_puts(&p->out, code);
-}
-
-/* Appends n blanks. */
-static void pad(struct page *p, size_t n)
-{
-    while (n--)
-        tw_buf_puts(&p->out, " ");
-}
-
-/* Appends text that begins in column indent, broken at blanks, further lines indented as far. A
- * word too long for a line (a path) is not broken: it can be copied as a whole. */
-static void wrapped(struct page *p, const char *text, size_t indent)
-{
-    size_t column = indent;
-    while (*text) {
-        size_t n = strcspn(text, " "), w = columns_of(text, n);
-        bool first = column == indent;
-        /* the word does not fit: a new line */
-        if (!first && column + 1 + w > p->width) {
-            tw_buf_puts(&p->out, "\n");
-            pad(p, indent);
-            column = indent;
-            first = true;
-        }
-        if (!first) {
-            tw_buf_puts(&p->out, " ");
-            column++;
-        }
-        tw_buf_append(&p->out, text, n);
-        column += w;
-        text += n;
-        size_t blanks = strspn(text, " ");
-        if (blanks > 1 && column + blanks < p->width) { /* keep what was set apart on purpose */
-            pad(p, blanks - 1);
-            column += blanks - 1;
-        }
-        text += blanks;
-    }
-    tw_buf_puts(&p->out, "\n");
-}
-
-/* A label in dim print, filled up to LABEL columns. "" gives a paragraph without a label, which
- * continues the one above. */
-static void label(struct page *p, const char *name)
-{
-    size_t n = strlen(name);
-    paint(p, "\033[2m");
-    tw_buf_puts(&p->out, name);
-    paint(p, "\033[0m");
-    pad(p, n < LABEL ? LABEL - n : 1);
-}
-
-/* Appends a label with its text, and empties text for the next one. Nothing is printed for an empty
- * text; one that failed makes the page fail. */
-static void put_paragraph(struct page *p, const char *name, struct tw_buf *text)
-{
-    if (text->failed)
-        p->out.failed = text->failed;
-    if (text->len > 0) {
-        label(p, name);
-        wrapped(p, text->data, LABEL);
-    }
-    tw_buf_free(text);
-}
-
 /* The role of a finding as it is shown; "" where none is known, or the finding is no record. */
 static const char *role_word(const struct twin_finding *f)
 {
@@ -125,46 +39,46 @@ static const char *role_word(const struct twin_finding *f)
 
 /* The paragraph "first": where the difference is, and at the right edge of the line the finding's
  * role. Where both do not fit in one line, the role follows the place. */
-static void put_place(struct page *p, const struct twin_finding *f, bool ranks)
+static void put_place(struct tw_paragraphs *p, const struct twin_finding *f, bool ranks)
 {
     struct tw_buf b = {0};
     const char *role = role_word(f);
     tw_say_place(&b, f, ranks);
-    size_t used = b.failed ? 0 : LABEL + columns_of(b.data, b.len), need = strlen(role);
-    if (b.failed || !need || used + 2 + need > p->width) {
+    size_t used = b.failed ? 0 : LABEL + tw_columns_of(b.data, b.len), need = strlen(role);
+    if (b.failed || !need || used + 2 + need > p->look.width) {
         if (need)
             tw_buf_printf(&b, "  %s", role);
-        put_paragraph(p, "first", &b);
+        tw_paragraphs_put(p, "first", &b);
         return;
     }
-    label(p, "first");
+    tw_paragraphs_label(p, "first");
     tw_buf_append(&p->out, b.data, b.len);
-    pad(p, p->width - used - need);
-    paint(p, "\033[1m");
+    tw_paragraphs_pad(p, p->look.width - used - need);
+    tw_paragraphs_paint(p, TW_PAINT_BOLD);
     tw_buf_puts(&p->out, role);
-    paint(p, "\033[0m");
+    tw_paragraphs_paint(p, TW_PAINT_OFF);
     tw_buf_puts(&p->out, "\n");
     tw_buf_free(&b);
 }
 
 /* Appends a part of the paragraph above: indented, with a name of its own. Empties text; nothing
  * for an empty one. */
-static void put_part(struct page *p, const char *name, struct tw_buf *text)
+static void put_part(struct tw_paragraphs *p, const char *name, struct tw_buf *text)
 {
     if (text->failed)
         p->out.failed = text->failed;
     if (text->len > 0) {
-        pad(p, LABEL);
-        paint(p, "\033[2m");
+        tw_paragraphs_pad(p, LABEL);
+        tw_paragraphs_paint(p, TW_PAINT_DIM);
         tw_buf_printf(&p->out, "%-7s", name);
-        paint(p, "\033[0m");
-        wrapped(p, text->data, LABEL + 7);
+        tw_paragraphs_paint(p, TW_PAINT_OFF);
+        tw_paragraphs_wrap(p, text->data, LABEL + 7);
     }
     tw_buf_free(text);
 }
 
 /* The operation with its source line, and below it the line that called that one. */
-static void put_source(struct page *p, const struct twin_finding *f)
+static void put_source(struct tw_paragraphs *p, const struct twin_finding *f)
 {
     struct tw_buf b = {0};
     tw_say_safe(&b, f->op, 80);
@@ -188,7 +102,7 @@ static void put_source(struct page *p, const struct twin_finding *f)
 }
 
 /* Between which records the origin must lie, when it was not seen. */
-static void put_between(struct page *p, const struct twin_finding *f)
+static void put_between(struct tw_paragraphs *p, const struct twin_finding *f)
 {
     struct tw_buf b = {0};
     tw_say_between(&b, f);
@@ -197,7 +111,7 @@ static void put_between(struct page *p, const struct twin_finding *f)
 
 /* Other origins in the same step, at most three of them. ranks: say their rank where it is another
  * one. */
-static void put_also(struct page *p, const struct twin_verdict *v, bool ranks)
+static void put_also(struct tw_paragraphs *p, const struct twin_verdict *v, bool ranks)
 {
     struct tw_buf b = {0};
     if (v->origin_count < 2 || !tw_is_record(v->first))
@@ -227,7 +141,7 @@ static bool many_ranks(const struct twin_verdict *v)
 }
 
 /* All about the first difference. Of one that is no record only the place is known. */
-static void put_first(struct page *p, const struct twin_verdict *v)
+static void put_first(struct tw_paragraphs *p, const struct twin_verdict *v)
 {
     const struct twin_finding *f = v->first;
     struct tw_buf b = {0};
@@ -252,12 +166,12 @@ static void put_first(struct page *p, const struct twin_verdict *v)
         tw_buf_printf(&b, "   drift x%.3g per step", v->drift_per_step);
     else if (isfinite(v->drift_per_step))
         tw_buf_printf(&b, "drift x%.3g per step", v->drift_per_step);
-    put_paragraph(p, "then", &b);
+    tw_paragraphs_put(p, "then", &b);
 }
 
 /* Of transplanted runs: every origin with its rate, over the steps that were made to start
  * equal. */
-static void put_origins(struct page *p, const struct twin_transplant *t)
+static void put_origins(struct tw_paragraphs *p, const struct twin_transplant *t)
 {
     struct tw_buf b = {0};
     char n[32];
@@ -266,7 +180,7 @@ static void put_origins(struct page *p, const struct twin_transplant *t)
                   twin_transplant_name(t->kind));
     tw_buf_puts(&b, t->origin_count ? "; where they diverge that started equal:"
                                     : "; none diverges that started equal");
-    put_paragraph(p, "origins", &b);
+    tw_paragraphs_put(p, "origins", &b);
     for (size_t i = 0; i < t->origin_count && i < ORIGINS; i++) {
         const struct twin_origin *o = &t->origin[i];
         const struct twin_finding *f = o->finding;
@@ -283,13 +197,13 @@ static void put_origins(struct page *p, const struct twin_transplant *t)
             tw_buf_puts(&b, ", ");
             tw_say_safe(&b, f->text, 80);
         }
-        put_paragraph(p, "", &b);
+        tw_paragraphs_put(p, "", &b);
         if (f->op[0] || f->site[0])
             put_source(p, f);
     }
     if (t->origin_count > ORIGINS) {
         tw_buf_printf(&b, "and %zu more: --json lists all", t->origin_count - ORIGINS);
-        put_paragraph(p, "", &b);
+        tw_paragraphs_put(p, "", &b);
     }
 }
 
@@ -300,7 +214,7 @@ static bool is_explanation(const char *note)
 }
 
 /* Notes, in their order: all that were asked for, and NOTES of the others. */
-static void put_notes(struct page *p, char *const *notes, size_t count)
+static void put_notes(struct tw_paragraphs *p, char *const *notes, size_t count)
 {
     struct tw_buf b = {0};
     size_t shown = 0, others = 0;
@@ -308,31 +222,31 @@ static void put_notes(struct page *p, char *const *notes, size_t count)
         if (!is_explanation(notes[i]) && ++others > NOTES)
             continue;
         tw_say_safe(&b, notes[i], 400);
-        put_paragraph(p, shown++ ? "" : "note", &b);
+        tw_paragraphs_put(p, shown++ ? "" : "note", &b);
     }
     if (shown < count) {
         tw_buf_printf(&b, "and %zu more: --json lists all", count - shown);
-        put_paragraph(p, "", &b);
+        tw_paragraphs_put(p, "", &b);
     }
 }
 
 /* Sentences under one label, each a paragraph. */
-static void put_list(struct page *p, const char *name, char *const *items, size_t count,
+static void put_list(struct tw_paragraphs *p, const char *name, char *const *items, size_t count,
                      size_t most)
 {
     struct tw_buf b = {0};
     for (size_t i = 0; i < count && i < most; i++) {
         tw_say_safe(&b, items[i], 400);
-        put_paragraph(p, i ? "" : name, &b);
+        tw_paragraphs_put(p, i ? "" : name, &b);
     }
     if (count > most) {
         tw_buf_printf(&b, "and %zu more: --json lists all", count - most);
-        put_paragraph(p, "", &b);
+        tw_paragraphs_put(p, "", &b);
     }
 }
 
 /* Differences that do not count, with the reason where they have one. */
-static void benign(struct page *p, const struct twin_verdict *v)
+static void benign(struct tw_paragraphs *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     for (size_t i = 0; i < v->benign_count && i < BENIGN; i++) {
@@ -342,16 +256,16 @@ static void benign(struct page *p, const struct twin_verdict *v)
             tw_buf_puts(&b, ": ");
             tw_say_safe(&b, f->text, 200);
         }
-        put_paragraph(p, i ? "" : "benign", &b);
+        tw_paragraphs_put(p, i ? "" : "benign", &b);
     }
     if (v->benign_count > BENIGN) {
         tw_buf_printf(&b, "and %zu more: --json lists all", v->benign_count - BENIGN);
-        put_paragraph(p, "", &b);
+        tw_paragraphs_put(p, "", &b);
     }
 }
 
 /* How often runs diverge. With two runs there is one comparison, and nothing to say. */
-static void rate(struct page *p, const struct twin_verdict *v)
+static void rate(struct tw_paragraphs *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     if (v->runs < 3)
@@ -359,15 +273,15 @@ static void rate(struct page *p, const struct twin_verdict *v)
     tw_buf_printf(&b, "%zu of %zu comparisons diverged: %.0f%% (95%% interval %.0f%% to %.0f%%)",
                   v->differing, v->comparisons, 100 * v->rate, 100 * v->rate_low,
                   100 * v->rate_high);
-    put_paragraph(p, "rate", &b);
+    tw_paragraphs_put(p, "rate", &b);
     tw_say_classes(&b, v);
-    put_paragraph(p, "classes", &b);
+    tw_paragraphs_put(p, "classes", &b);
 }
 
 /* Below SAME: how rare a divergence could be and still not have been seen. "2 comparisons cannot
  * exclude a divergence in up to 78% of runs; --runs 30 brings that bound to 10%". The number of
  * runs suggested is 30, or ten times as many as there were. */
-static void bound(struct page *p, const struct twin_verdict *v)
+static void bound(struct tw_paragraphs *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     uint64_t runs = v->runs < 30 ? 30 : v->runs * 10;
@@ -378,20 +292,21 @@ static void bound(struct page *p, const struct twin_verdict *v)
                   "%llu brings that bound to %.2g%%",
                   v->comparisons, tw_plural_s(v->comparisons), 100 * v->p_diverge_upper,
                   (unsigned long long)runs, 100 * twin_stats_zero_bound(runs - 1, v->confidence));
-    put_paragraph(p, "", &b);
+    tw_paragraphs_put(p, "", &b);
 }
 
 /* A command is not wrapped, so that it can be copied; what it is good for stands behind it where
  * there is room. */
-static void suggest(struct page *p, bool *said, struct tw_buf *command, const char *why)
+static void suggest(struct tw_paragraphs *p, bool *said, struct tw_buf *command, const char *why)
 {
     if (command->failed)
         p->out.failed = command->failed;
     if (command->len > 0) {
-        label(p, *said ? "" : "next");
+        tw_paragraphs_label(p, *said ? "" : "next");
         tw_buf_append(&p->out, command->data, command->len);
-        if (LABEL + columns_of(command->data, command->len) + 3 + columns_of(why, strlen(why)) <=
-            p->width)
+        if (LABEL + tw_columns_of(command->data, command->len) + 3 +
+                tw_columns_of(why, strlen(why)) <=
+            p->look.width)
             tw_buf_printf(&p->out, "   %s", why);
         tw_buf_puts(&p->out, "\n");
         *said = true;
@@ -400,12 +315,12 @@ static void suggest(struct page *p, bool *said, struct tw_buf *command, const ch
 }
 
 /* The best known case that looks like this; the page and JSON have all of them. */
-static void hint(struct page *p, const struct twin_report *r)
+static void hint(struct tw_paragraphs *p, const struct twin_report *r)
 {
     char *text = r->hint_count ? twin_hint_text(&r->hint[0]) : NULL;
     if (text) {
-        label(p, "hint");
-        wrapped(p, text, LABEL);
+        tw_paragraphs_label(p, "hint");
+        tw_paragraphs_wrap(p, text, LABEL);
     } else if (r->hint_count) {
         p->out.failed = TWIN_ENOMEM;
     }
@@ -413,7 +328,7 @@ static void hint(struct page *p, const struct twin_report *r)
 }
 
 /* The paragraphs "next": commands to try. */
-static void put_next(struct page *p, const struct twin_report *r)
+static void put_next(struct tw_paragraphs *p, const struct twin_report *r)
 {
     struct tw_next n[TW_NEXT_MAX];
     bool said = false;
@@ -422,29 +337,30 @@ static void put_next(struct page *p, const struct twin_report *r)
 }
 
 /* The first line: the outcome in its colour, and the headline. */
-static void outcome_word(struct page *p, const struct twin_verdict *v)
+static void outcome_word(struct tw_paragraphs *p, const struct twin_verdict *v)
 {
     static const struct {
-        const char *word, *color;
+        const char *word;
+        enum tw_paint paint;
     } shown[] = {
-        [TWIN_SAME] = {"SAME", "\033[1;32m"},
-        [TWIN_WITHIN_TOLERANCE] = {"WITHIN TOLERANCE", "\033[1;32m"},
-        [TWIN_DIFFER] = {"DIFFER", "\033[1;31m"},
-        [TWIN_INCONCLUSIVE] = {"INCONCLUSIVE", "\033[1;33m"},
-        [TWIN_FAILED] = {"ERROR", "\033[1;31m"},
+        [TWIN_SAME] = {"SAME", TW_PAINT_GOOD},
+        [TWIN_WITHIN_TOLERANCE] = {"WITHIN TOLERANCE", TW_PAINT_GOOD},
+        [TWIN_DIFFER] = {"DIFFER", TW_PAINT_BAD},
+        [TWIN_INCONCLUSIVE] = {"INCONCLUSIVE", TW_PAINT_OPEN},
+        [TWIN_FAILED] = {"ERROR", TW_PAINT_BAD},
     };
     struct tw_buf b = {0};
     const char *word = shown[v->outcome].word;
     size_t n = strlen(word);
     tw_say_headline(&b, v);
-    paint(p, shown[v->outcome].color);
+    tw_paragraphs_paint(p, shown[v->outcome].paint);
     tw_buf_puts(&p->out, word);
-    paint(p, "\033[0m");
-    pad(p, n < LABEL ? LABEL - n : 2);
+    tw_paragraphs_paint(p, TW_PAINT_OFF);
+    tw_paragraphs_pad(p, n < LABEL ? LABEL - n : 2);
     if (b.failed)
         p->out.failed = b.failed;
     else
-        wrapped(p, b.data, n < LABEL ? LABEL : n + 2);
+        tw_paragraphs_wrap(p, b.data, n < LABEL ? LABEL : n + 2);
     tw_buf_free(&b);
 }
 
@@ -454,27 +370,27 @@ static void outcome_word(struct page *p, const struct twin_verdict *v)
 
 /* What the run was held against, and whether the world is still the same: beside every verdict,
  * also a good one. */
-static void put_against(struct page *p, const struct twin_verdict *v)
+static void put_against(struct tw_paragraphs *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     if (!v->against)
         return;
     tw_say_against(&b, v->against);
-    put_paragraph(p, "against", &b);
+    tw_paragraphs_put(p, "against", &b);
     tw_say_world(&b, v->against, WORLD);
-    put_paragraph(p, "world", &b);
+    tw_paragraphs_put(p, "world", &b);
 }
 
 /* Under "allowed" the rules that covered a difference; under "unused" the names of the others,
  * which may be wrong or out of date. */
-static void put_rules(struct page *p, const struct twin_verdict *v)
+static void put_rules(struct tw_paragraphs *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     size_t unused = 0;
     for (size_t i = 0, said = 0; i < v->rule_count && said < RULES; i++)
         if (v->rules[i].matched) {
             tw_say_rule(&b, &v->rules[i]);
-            put_paragraph(p, said++ ? "" : "allowed", &b);
+            tw_paragraphs_put(p, said++ ? "" : "allowed", &b);
         }
     for (size_t i = 0; i < v->rule_count; i++)
         if (!v->rules[i].matched) {
@@ -485,12 +401,12 @@ static void put_rules(struct page *p, const struct twin_verdict *v)
         tw_buf_puts(&b, unused == 1
                             ? ": no difference that this rule of the tolerance file covers"
                             : ": no difference that these rules of the tolerance file cover");
-    put_paragraph(p, "unused", &b);
+    tw_paragraphs_put(p, "unused", &b);
 }
 
 /* What weakens the verdict: details that were lost, and an observer that took long. 7% is the share
  * of the run's time from which on it is said. */
-static void losses(struct page *p, const struct twin_verdict *v)
+static void losses(struct tw_paragraphs *p, const struct twin_verdict *v)
 {
     struct tw_buf b = {0};
     char n[32];
@@ -501,14 +417,14 @@ static void losses(struct page *p, const struct twin_verdict *v)
             "their values were still compared; --lossless keeps them, where ulimit -v and "
             "-d leave room",
             tw_human_count(v->lost_records, n), v->gap_count, v->gap_count == 1 ? "" : "es");
-        put_paragraph(p, "gaps", &b);
+        tw_paragraphs_put(p, "gaps", &b);
     }
     if (v->overhead_ratio > 0.07) {
         tw_buf_printf(&b,
                       "+%.0f%% of the run's time: watching this closely can itself hide or cause a "
                       "divergence",
                       100 * v->overhead_ratio);
-        put_paragraph(p, "watcher", &b);
+        tw_paragraphs_put(p, "watcher", &b);
     }
 }
 
@@ -517,15 +433,16 @@ static void losses(struct page *p, const struct twin_verdict *v)
 int twin_report_text(const struct twin_report *r, char **out, struct twin_error *err)
 {
     const struct twin_verdict *v = r->verdict;
-    struct page p = {.width = r->width ? r->width : 80, .color = r->color};
-    if (p.width < 40)
-        p.width = 40;
+    struct tw_paragraphs p = {.look = {.width = r->width ? r->width : 80, .colour = r->color},
+                              .label = LABEL};
+    if (p.look.width < 40)
+        p.look.width = 40;
     struct tw_buf b = {0};
     outcome_word(&p, v);
     if (v->outcome == TWIN_SAME)
         bound(&p, v);
     tw_say_ranges(&b, v, RANGES);
-    put_paragraph(&p, "range", &b);
+    tw_paragraphs_put(&p, "range", &b);
     if (v->first) {
         tw_buf_puts(&p.out, "\n");
         put_first(&p, v);
@@ -533,7 +450,7 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
     if (v->transplant)
         put_origins(&p, v->transplant);
     tw_say_safe(&b, v->nonfinite, 300);
-    put_paragraph(&p, "nan", &b);
+    tw_paragraphs_put(&p, "nan", &b);
     if (v->differing > 0)
         rate(&p, v);
     benign(&p, v);
@@ -543,7 +460,7 @@ int twin_report_text(const struct twin_report *r, char **out, struct twin_error 
     put_against(&p, v);
     if (v->pinned)
         tw_say_pinned(&b, v);
-    put_paragraph(&p, "pinned", &b);
+    tw_paragraphs_put(&p, "pinned", &b);
     losses(&p, v);
     put_notes(&p, v->notes, v->note_count);
     hint(&p, r);
