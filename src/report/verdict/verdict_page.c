@@ -6,6 +6,7 @@
  * twin_report_page() is called by verdict_gather.c, which brings the pictures. The facts are those
  * of the text (text.c), in the words of wording.c.
  */
+#include "excerpt.h"
 #include "page_inside.h"
 #include "phrase.h"
 #include "verdict_page.h"
@@ -141,6 +142,26 @@ static void page_first(struct twin_page *p, const struct twin_verdict *v)
                        v->differing, v->comparisons, 100 * v->rate, 100 * v->rate_low,
                        100 * v->rate_high);
     twin_page_facts_end(p);
+}
+
+/* A few lines of the source around that of the first difference, as they were when run a was made;
+ * or why they are not shown. */
+static void page_excerpt(struct twin_page *p, const struct twin_report *r)
+{
+    const struct twin_finding *f = r->verdict->first;
+    struct tw_excerpt x;
+    if (!tw_is_record(f) || f->run_a >= r->run_count)
+        return;
+    if (tw_excerpt_of(r->runs[f->run_a], f, &x) != 0)
+        p->body.failed = TWIN_ENOMEM;
+    else if (x.lines) {
+        twin_page_heading(p, "What stands there?");
+        twin_page_small(p, "%s, as it was in run %zu (by its digest).", x.file, f->run_a + 1);
+        twin_page_code(p, x.lines);
+    } else if (x.file) {
+        twin_page_small(p, "The lines of %s are not shown: %s.", x.file, x.why);
+    }
+    tw_excerpt_free(&x);
 }
 
 /* The frame of a verdict without a first difference: how far the comparison reaches, and how rare a
@@ -348,10 +369,12 @@ struct twin_page *twin_report_page(const struct twin_report *r,
     if (!p)
         return NULL;
     page_head(p, r);
-    if (v->first)
+    if (v->first) {
         page_first(p, v);
-    else
+        page_excerpt(p, r);
+    } else {
         page_reach(p, v);
+    }
     if (v->against)
         page_against(p, v->against);
     if (v->pinned)
