@@ -311,6 +311,26 @@ static bool has_note(const struct tw_proc *p, const char *wanted)
     return false;
 }
 
+/* Was nothing of the process looked at but what a script held when it ended? Says so, with how many
+ * arrays that were. Such a script speaks for itself alone: of what runs beside it nothing was asked
+ * for, unlike in a job that records values on purpose. */
+static bool say_held(struct tw_cmp *c, const struct tw_side *side, const struct tw_proc *p)
+{
+    const char *held = twin_trace_note_of(p->trace, "held");
+    char *file;
+    if (!held)
+        return false;
+    const unsigned long arrays = strtoul(held, &file, 10);
+    if (side->run->process_count > 1)
+        tw_cmp_unseen(c, "what the job's %zu processes computed on the way",
+                      side->run->process_count);
+    tw_cmp_note(c,
+                "of %.200s was compared what its variables held when it ended, %lu array%s, and "
+                "the states of its generators; not what it computed on the way",
+                *file ? file + 1 : "the script", arrays, tw_plural_s(arrays));
+    return true;
+}
+
 /* The tail of an attempt that was given up is nobody's result: a later attempt has begun anew, or
  * from what is compared as its initial weights. */
 static void say_tail(struct tw_cmp *c, const struct tw_side *side, const struct tw_proc *p)
@@ -354,7 +374,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         ignored += k.ignored;
         numbers += s->numbers;
         equal += k.out_of_equal;
-        own |= k.values != 0;
+        own |= !say_held(c, side, k.p) && k.values != 0;
         one |= s->recut;
         if (!say_graph(c, k.p) && k.unread)
             tw_cmp_unseen(c, "%zu records of rank %d whose contents could not be read", k.unread,

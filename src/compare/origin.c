@@ -308,6 +308,14 @@ static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const stru
     }
 }
 
+/* A script of which the agent looked at nothing but what it held when it ended (note "held") shows
+ * no order of events: whatever differs there was made before. Sets *found then. */
+static void held_at_the_end(const struct tw_proc *p, struct tw_cmp *c, char **found)
+{
+    if (twin_trace_note_of(p->trace, "held"))
+        *found = tw_cmp_copy(c, "the beginning");
+}
+
 /*
  * Reads the notes "gradient.unseen", such as "16 SGD": from step 16 on a write past PyTorch's
  * version counter, between a backward and what its optimizer reads, can be missed. Sets *found for
@@ -665,7 +673,10 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
     if (f->role != TWIN_ORIGIN)
         return 0;
     const struct tw_rec *named = tw_diff_rec(x, a, b, &v);
-    if (tw_is_written(named->phase, named->kind))
+    held_at_the_end(v->proc, c, &from);
+    if (from)
+        ; /* nothing is to be asked of single records */
+    else if (tw_is_written(named->phase, named->kind))
         from = say_before_writing(c, v, named);
     else if (x->a != TW_NONE)
         only_shown(c, a, x->a, &from);

@@ -171,15 +171,15 @@ def _say(text):
 
 def _at_exit():
     """Without torch nothing of ours has run so far; what the job did with NumPy alone must not pass
-    for nothing.
+    for nothing: what it holds now is recorded, or it is said to be unseen.
     """
     try:
         if "numpy" in sys.modules and not _state["armed"]:
-            from . import core
+            from . import at_end, core
 
             # a program of MPI is seen at its messages, as one in C is
             messages = "mpi4py.MPI" in sys.modules and os.environ.get("TWINRUN_MPI_LIB")
-            if not core.S.begun and not messages:
+            if not core.S.begun and not messages and not at_end.look():
                 what = "numpy arrays (no torch operation was seen)"
                 if "jax" in sys.modules:
                     what = "arrays of jax and numpy (no jitted function of the job was called)"

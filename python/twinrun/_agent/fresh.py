@@ -60,4 +60,18 @@ def only_drawn_from(name):
     return sys.modules["random"].getstate()[1][:-1] in _blocks_of_random()
 
 
+def moved(name):
+    """The generator's state, where it is not the one that its import left; else None."""
+    if name not in _states:
+        return None
+    if name == "numpy":
+        bits = _numpy_bits()
+        state = bits.state if bits is not None else _states[name]
+        words, began = state["state"], _states[name]["state"]
+        same = words["pos"] == began["pos"] and (words["key"] == began["key"]).all()
+        return None if same else state
+    state = sys.modules["random"].getstate()
+    return None if state == _states[name] else state
+
+
 ASKED = (("random", take_random), ("numpy.random", take_numpy))

@@ -188,15 +188,19 @@ static enum programs programs_of(const struct twin_run *run)
 }
 
 /* Is what was unseen something that no hook saw, so that only the job itself can show it? Known by
- * how the sentences of `unseen` begin, which src/compare writes. */
+ * how the sentences of `unseen` begin, which src/compare writes; that of functions is the Python
+ * agent's, behind the run's name. */
 static bool lacks_records(const struct twin_verdict *v)
 {
     static const char *const beginnings[] = {"everything", "batches or inputs",
                                              "weights, gradients", NULL};
-    for (size_t i = 0; i < v->unseen_count; i++)
+    for (size_t i = 0; i < v->unseen_count; i++) {
+        if (strstr(v->unseen[i], ": what functions of "))
+            return true;
         for (size_t k = 0; beginnings[k]; k++)
             if (strncmp(v->unseen[i], beginnings[k], strlen(beginnings[k])) == 0)
                 return true;
+    }
     return false;
 }
 

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts of NumPy, SciPy and pandas: what they hold at their end is recorded, and "same" is said
+of one that has no functions only.
+"""
+
+import json
+import os
+import subprocess
+
+import pytest
+from native import LIBRARY, ROOT, clean_environment
+from test_torch_native import watched
+from torch_observed import PYTHON
+
+BUILD = os.environ.get("TWINRUN_BUILD", os.path.join(ROOT, "build"))
+PROGRAM = os.path.join(BUILD, "cmd", "twinrun")
+
+pytestmark = [
+    pytest.mark.usefixtures("python"),
+    pytest.mark.skipif(not os.path.exists(LIBRARY), reason=f"not built: {LIBRARY}"),
+]
+
+# CHANGE is 0 or 1: each variable differs in the smallest thing that it has.
+VARIABLES = """
+import array, collections, random
+import numpy as np
+x = np.arange(6.0)
+x[-1] += CHANGE
+strided = np.arange(12).reshape(3, 4).T[1:]
+strided[2, 1] += CHANGE
+empty = np.zeros((0, 3))
+scalar = np.float32(1 + CHANGE)
+kept = {"loss": [1.0, np.arange(3)], "name": "n"}
+kept["loss"][1][2] += CHANGE
+pair = (np.arange(2), (np.arange(3, dtype=np.int8) + CHANGE,))
+queue = collections.deque([np.arange(2) + CHANGE])
+words = np.array(["a", "b" if CHANGE else "c"])
+days = np.array(["2020-01-0%d" % (1 + CHANGE)], dtype="datetime64[D]")
+wide = np.array([1, 2 + CHANGE], dtype=np.longdouble) / 3
+other_end = np.array([1.0, 2 + CHANGE], dtype=">f8")
+rows = np.array([(1, 2.0 + CHANGE)], dtype=[("a", "i1"), ("b", "f8")])
+things = np.array(["a", None, 1 + CHANGE], dtype=object)
+masked = np.ma.array([1.0, 2.0], mask=[0, CHANGE])
+raw = bytearray([1, CHANGE])
+numbers = array.array("i", [1, CHANGE])
+rng = np.random.default_rng(CHANGE)
+old = np.random.RandomState(CHANGE)
+mine = random.Random(CHANGE)
+np.random.seed(CHANGE)
+random.seed(CHANGE)
+seconds = 0.25 + CHANGE  # a number of Python is no array
+"""
+ONLY_MASK = {"masked", "rows['a']", "pair[0]", "empty"}
+
+
+def records(folder, text):
+    done, traces = watched(folder, "script", text=text)
+    assert (done.returncode, done.stderr) == (0, b""), done
+    trace = traces["main"]
+    return trace, {(r["scope"], r["name"]): r for r in trace.records}
+
+
+def unseen(trace):
+    return [text for key, text in trace.notes if key == "unseen"]
+
+
+def test_every_variable_is_seen_to_its_last_element(tmp_path):
+    trace, one = records(tmp_path / "0", VARIABLES.replace("CHANGE", "0"))
+    _, other = records(tmp_path / "1", VARIABLES.replace("CHANGE", "1"))
+    assert list(one) == list(other) and not unseen(trace)
+    assert not any(r["flags"] & 64 for r in one.values())
+    equal = {
+        name for scope, name in one if one[scope, name]["digest"] == other[scope, name]["digest"]
+    }
+    assert equal == ONLY_MASK
+    states = [r["name"] for r in one.values() if r["kind"] == "state"]
+    assert states == ["rng", "old", "mine", "numpy", "python.random"]
+    assert ("held", "%d script.py" % (len(one) - len(states))) in trace.notes
+
+
+def test_objects_of_the_script_and_its_modules_are_looked_into(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "beside.py").write_text("import numpy\ntable = numpy.arange(3)\n")
+    text = """
+import numpy as np, beside
+class Model:
+    def __init__(self): self.w = np.arange(2); self.parts = [self]
+model = Model()
+"""
+    trace, found = records(folder, text)
+    assert list(found) == [("script.py", "model.w"), ("beside", "table")]
+    assert unseen(trace) == [
+        "what functions of script.py computed and did not leave in its variables"
+    ]
+
+
+UNSEEN = {
+    "functions": ("def f(): return np.arange(3)\nf()", "what functions of script.py computed"),
+    "slots": ("class C:\n  __slots__ = ('w',)\nc = C(); c.w = x", "(C) holds in slots"),
+    "library": ("p = np.poly1d([1, 2])", "poly1d) holds"),
+    "thread": (
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()",
+        "threads of the script that still ran",
+    ),
+    "program": ("import subprocess\nsubprocess.run(['true'])", "programs that the script started"),
+    "many": ("many = [np.zeros(1)] * 2 + [np.zeros(1) for _ in range(5000)]", "first 4096"),
+    "deep": ("d = [x]\nfor _ in range(20): d = [d]", "nested too deep"),
+}
+
+
+@pytest.mark.parametrize("case", UNSEEN)
+def test_what_is_not_looked_at_is_told(case, tmp_path):
+    text, told = UNSEEN[case]
+    trace, _ = records(tmp_path, "import numpy as np\nx = np.arange(3)\n" + text + "\n")
+    assert [told in t for t in unseen(trace)].count(True) == 1, unseen(trace)
+
+
+def test_an_array_that_cannot_be_read_is_recorded_as_such(tmp_path):
+    _, found = records(tmp_path, "import numpy as np\nx = np.array([object()], dtype=object)\n")
+    assert found["script.py", "x"]["flags"] & 64
+
+
+def test_a_table_and_a_sparse_matrix_are_seen_in_their_parts(tmp_path):
+    for library in ("pandas", "scipy"):
+        if subprocess.run([PYTHON, "-c", "import " + library], capture_output=True).returncode:
+            pytest.skip("no " + library)
+    text = """
+import numpy as np, pandas as pd, scipy.sparse as sp
+t = pd.DataFrame({"a": [1.0, 2 + CHANGE], "b": ["x", "y" if CHANGE else "z"]})
+c = pd.Series(pd.Categorical(["u", "v" if CHANGE else "u"], categories=["u", "v"]))
+i = pd.Series([1, 2], index=[3, 4 + CHANGE])
+n = pd.Series([1, None if CHANGE else 2], dtype="Int64")
+d = pd.Series(pd.to_datetime(["2020-01-0%d" % (1 + CHANGE)]).tz_localize("UTC"))
+m = sp.csr_matrix(([1.0, 2 + CHANGE], ([0, 1], [0, CHANGE])), shape=(2, 2))
+"""
+    trace, one = records(tmp_path / "0", text.replace("CHANGE", "0"))
+    _, other = records(tmp_path / "1", text.replace("CHANGE", "1"))
+    assert list(one) == list(other) and not unseen(trace)
+    assert not any(r["flags"] & 64 for r in one.values())
+    differ = [
+        name for key, r in one.items() for name in key[1:] if r["digest"] != other[key]["digest"]
+    ]
+    assert differ == ["t['a']", "t['b']", "c", "i.index", "n", "d", "m.data", "m.indices"]
+
+
+# ---------------------------------------------------------------- verdicts
+
+FLAT = """
+import numpy as np
+rng = np.random.default_rng(0)
+x = rng.normal(size=(20, 3))
+w = np.linalg.lstsq(x, x @ np.array([1.0, 2.0, 3.0]), rcond=None)[0]
+"""
+
+
+def check(folder, text, *command):
+    (folder / "fit.py").write_text(text)
+    done = subprocess.run(
+        [PROGRAM, "check", "--runs", "2", "--json", "--", *(command or (PYTHON, "fit.py"))],
+        cwd=folder,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_script_without_functions_can_be_same_and_says_what_was_compared(tmp_path):
+    code, verdict = check(tmp_path, FLAT)
+    assert code == 0, verdict
+    assert any("variables held when it ended, 2 arrays" in n for n in verdict["notes"]), verdict
+
+
+def test_a_generator_without_a_seed_differs_and_is_no_origin(tmp_path):
+    code, verdict = check(tmp_path, FLAT.replace("rng(0)", "rng()"))
+    assert code == 1, verdict
+    assert verdict["first"]["name"] == "rng" and verdict["first"]["role"] == "unknown", verdict
+
+
+def test_a_script_with_functions_is_never_same(tmp_path):
+    code, verdict = check(tmp_path, FLAT + "def fit(): pass\n")
+    assert code == 3, verdict
+
+
+def test_a_script_beside_another_program_is_never_same(tmp_path):
+    code, verdict = check(tmp_path, FLAT, "sh", "-c", f"true; '{PYTHON}' fit.py; true")
+    assert code == 3, verdict
+    assert any("processes computed" in text for text in verdict["unseen"]), verdict
