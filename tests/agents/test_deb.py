@@ -50,6 +50,7 @@ def test_what_is_in_it(package, unpacked, tmp_path):
     for name in (
         "usr/bin/twinrun",
         "usr/include/twin/twin.h",
+        "usr/include/twin/twin.f90",
         "usr/include/twin/cuda_fingerprint.h",
         "usr/lib/libtwincheckpoint.so",
         "usr/lib/libtwinnumerics.so",

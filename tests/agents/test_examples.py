@@ -28,10 +28,15 @@ def test_example(example, work, build, home, python, request):
         request.getfixturevalue("light")
     if example.name == "edge" and "avx2" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this processor has no other instruction set that PyTorch would use")
+    if example.name == "fortran":
+        for program in ("gfortran", "pkg-config"):
+            if not shutil.which(program):
+                pytest.skip("no " + program)
     folder = work / example.name
     shutil.copytree(example, folder)
     env = clean_environment({"TWINRUN_HOME": str(home)})
     env["PATH"] = f"{build / 'cmd'}:{Path(python).parent}:{env['PATH']}"
+    env["PKG_CONFIG_PATH"] = str(build / "meson-uninstalled")
     if uses_twinrun(example):  # as where twinrun is installed
         paths = [str(ROOT / "python"), env.get("PYTHONPATH")]
         env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

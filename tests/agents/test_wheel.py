@@ -89,7 +89,7 @@ def test_what_is_in_it_and_where_it_runs(made):
     assert package <= names, package - names
     for half in ("_agent/boot.py", "_site/sitecustomize.py", "trace.py"):
         assert f"twinrun/_bin/agent/twinrun/{half}" in names
-    for header in ("twin.h", "fingerprint.h", "error.h", "random.h", "exact.h"):
+    for header in ("twin.h", "twin.f90", "fingerprint.h", "error.h", "random.h", "exact.h"):
         assert f"twinrun/_bin/include/twin/{header}" in names
     shared = f"twinrun-{version()}.data/data/share/"
     for file in ("bash-completion/completions/twinrun.bash", "zsh/site-functions/_twinrun",
