@@ -7,12 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, clean_environment
+from conftest import ROOT, clean_environment, library_python
 from pages import follow
 
 EXAMPLES = sorted(page.parent for page in (ROOT / "examples").glob("*/README.md"))
 # Its package says what PYTHONPATH names, which is how jobs get the lighter PyTorch.
 WHOLE = {"audit"}
+# What an example imports that not every Python with PyTorch has.
+LIBRARIES = {"optuna": ("numpy", "optuna")}
 
 
 def uses_twinrun(folder):
@@ -23,7 +25,7 @@ def uses_twinrun(folder):
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda folder: folder.name)
-def test_example(example, work, build, home, python, request):
+def test_example(example, work, build, home, python, run, request):
     if example.name not in WHOLE:
         request.getfixturevalue("light")
     if example.name == "edge" and "avx2" not in Path("/proc/cpuinfo").read_text():
@@ -32,6 +34,8 @@ def test_example(example, work, build, home, python, request):
         for program in ("gfortran", "pkg-config"):
             if not shutil.which(program):
                 pytest.skip("no " + program)
+    if example.name in LIBRARIES:
+        python = library_python(python, run, *LIBRARIES[example.name])
     folder = work / example.name
     shutil.copytree(example, folder)
     env = clean_environment({"TWINRUN_HOME": str(home)})
