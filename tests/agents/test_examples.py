@@ -11,8 +11,8 @@ from conftest import ROOT, clean_environment, library_python
 from pages import follow
 
 EXAMPLES = sorted(page.parent for page in (ROOT / "examples").glob("*/README.md"))
-# Its package says what PYTHONPATH names, which is how jobs get the lighter PyTorch.
-WHOLE = {"audit"}
+# PYTHONPATH names the lighter PyTorch: one has a package that says so, one compiles with the other.
+WHOLE = {"audit", "libtorch"}
 # What an example imports that not every Python with PyTorch has.
 LIBRARIES = {"optuna": ("numpy", "optuna")}
 
@@ -30,6 +30,8 @@ def test_example(example, work, build, home, python, run, request):
         request.getfixturevalue("light")
     if example.name == "edge" and "avx2" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this processor has no other instruction set that PyTorch would use")
+    if example.name == "libtorch" and not os.environ.get("TWINRUN_FULL"):
+        pytest.skip("PyTorch's headers take a minute to compile: TWINRUN_FULL=1")
     if example.name == "fortran":
         for program in ("gfortran", "pkg-config"):
             if not shutil.which(program):
