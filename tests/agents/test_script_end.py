@@ -104,6 +104,21 @@ UNSEEN = {
         "threads of the script that still ran",
     ),
     "program": ("import subprocess\nsubprocess.run(['true'])", "programs that the script started"),
+    "runpy": (
+        "import runpy\nopen('o.py', 'w').close()\nrunpy.run_path('o.py')",
+        "other files ran by runpy",
+    ),
+    "installed": (
+        "import os, sys\nos.makedirs('site-packages/mine')\n"
+        "open('site-packages/mine/__init__.py', 'w').write('import numpy\\n')\n"
+        "sys.path.insert(0, os.path.abspath('site-packages'))\nimport mine",
+        "what the package mine computed",
+    ),
+    "elsewhere": (
+        "import os, sys, tempfile\nfolder = tempfile.mkdtemp()\nsys.path.insert(0, folder)\n"
+        "open(folder + '/lib.py', 'w').write('def main(): pass\\n')\nimport lib",
+        "what functions of lib.py computed",
+    ),
     "many": ("many = [np.zeros(1)] * 2 + [np.zeros(1) for _ in range(5000)]", "first 4096"),
     "deep": ("d = [x]\nfor _ in range(20): d = [d]", "nested too deep"),
 }

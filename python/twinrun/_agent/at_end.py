@@ -34,6 +34,25 @@ _SPARSE = {
     "coo": ("data", "row", "col"),
     "dia": ("data", "offsets"),
 }
+_HANDING_BACK = {
+    "bottleneck",
+    "contourpy",
+    "matplotlib",
+    "mpl_toolkits",
+    "networkx",
+    "numexpr",
+    "numpy",
+    "pandas",
+    "PIL",
+    "pyarrow",
+    "scipy",
+    "seaborn",
+    "skimage",
+    "sklearn",
+    "statsmodels",
+    "sympy",
+    "xarray",
+}
 # of these nothing is asked: what they draw is compared where it is written
 _PICTURES = ("matplotlib", "mpl_toolkits", "seaborn", "PIL")
 
@@ -263,16 +282,36 @@ def script():
 
 
 def _own_modules(file):
-    """name -> module: `__main__`, and what was imported from the script's folder or below it."""
-    folder = os.path.join(os.path.dirname(file), "")
+    """name -> module: `__main__`, and whatever was imported that is neither Python's own nor
+    installed.
+    """
     found = {"__main__": sys.modules["__main__"]}
     for name, module in list(sys.modules.items()):
         there = getattr(module, "__file__", None)
         if isinstance(there, str) and os.path.abspath(there) != file:
-            there = os.path.abspath(there)
-            if there.startswith(folder) and consumers.own(there):
+            if consumers.own(os.path.abspath(there)):
                 found[name] = module
     return found
+
+
+def _computing_packages():
+    """Installed packages that have NumPy at hand and are none of those whose functions are known to
+    hand back what they compute: one may be the job itself (`from mine.cli import main; main()`).
+    """
+    found = set()
+    for module in list(sys.modules.values()):
+        there = getattr(module, "__file__", None)
+        if not isinstance(there, str) or "-packages" + os.sep not in there:
+            continue
+        # by its place: compiled modules go by names of their own
+        package = there.split("-packages" + os.sep, 1)[1].partition(os.sep)[0].partition(".")[0]
+        if package not in _HANDING_BACK and any(
+            value.__name__.partition(".")[0] == "numpy"
+            for value in list(vars(module).values())
+            if type(value) is type(sys)
+        ):
+            found.add(package)
+    return sorted(found)
 
 
 def _has_functions(file):
@@ -299,6 +338,10 @@ def _find(file):
                 "what functions of %s computed and did not leave in its variables"
                 % os.path.basename(there)
             )
+    for package in _computing_packages():
+        held.missed("what the package %s computed" % package)
+    if "runpy" in sys.modules:
+        held.missed("what other files ran by runpy computed")
     if threading.active_count() > 1:
         held.missed("threads of the script that still ran when it ended")
     if resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt:
@@ -330,8 +373,8 @@ def look():
     to be unseen.
     """
     file = script()
-    if file is None or core.S.begun or not core.start():
-        return False
+    if file is None or S.begun or not core.start() or S.lib.step() > 0:
+        return False  # the last: a library in C has shown steps of its own
     T.busy = True
     try:
         with warnings.catch_warnings():
