@@ -26,6 +26,9 @@ from turn import FULL, VARIABLE, turn
 ROOT = Path(__file__).resolve().parents[2]
 GHOSTS = ROOT / "ghosts"
 LIGHT_SITE = Path(__file__).parent / "light_site"
+CALM_SITE = Path(__file__).parent / "calm_site"
+# What the fixture `calm` sets, for jobs whose environment a test makes by itself.
+CALM = {} if FULL else {"PYTHONPATH": str(CALM_SITE)}
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -155,13 +158,23 @@ def python():
 
 @pytest.fixture
 def light(monkeypatch):
-    """Jobs of this test do without what PyTorch imports for its compiler and its exporter: a
-    quarter of the time that they take to start, and more than half where they have an optimizer;
-    with --full they have it. Not for what is about PyTorch itself: test_torch_*, and the jobs that
-    test_ghosts names.
+    """Jobs of this test do without what PyTorch imports for its compiler and its exporter, and the
+    rest is imported calmly (below): half of the time that they take to start, and two thirds where
+    they have an optimizer; with --full they have it. Not for what is about PyTorch itself:
+    test_torch_*, and the jobs that test_ghosts names.
     """
     if not FULL:
         monkeypatch.setenv("PYTHONPATH", str(LIGHT_SITE))
+
+
+@pytest.fixture
+def calm(monkeypatch):
+    """Jobs of this test import PyTorch, all of it, while the garbage collector rests: a quarter of
+    the time that they take to start and to end; with --full they do not. Not for what is about the
+    collector.
+    """
+    for name, value in CALM.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ tell the compiler where not to look. `import torch` itself reads torch.export an
 torch._meta_registrations, a quarter of its time, for the exporter and for tensors without values.
 Here empty modules stand in their places, with what optimizers and torch.distributed call of the
 first; whatever else a job wants of them fails with an ImportError, an AttributeError or a
-NotImplementedError.
+NotImplementedError. The rest is imported as calm_site has it.
 """
 
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 import types
 
@@ -33,8 +34,22 @@ class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             # init_process_group empties what the compiler remembers.
             module.trace_rules = types.SimpleNamespace(clear_lru_cache=lambda: None)
         elif module.__name__ == "torch._meta_registrations":
-            # What it brings in besides: without this one there are no generators.
-            import torch._prims.rng_prims  # noqa: F401
+            # It brings in torch._prims, which takes a tenth of torch's time. Of that nothing is
+            # called here but this, without which no generator can be made.
+            import torch
+
+            if hasattr(torch._C, "_set_generator_metaclass"):
+                from torch._opaque_base import OpaqueBaseMeta
+
+                torch._C._set_generator_metaclass(OpaqueBaseMeta)
 
 
+def calmly():
+    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    path = os.path.join(folder, "calm_site", "sitecustomize.py")
+    with open(path) as f:
+        exec(compile(f.read(), path, "exec"), {"__name__": "calm_site"})
+
+
+calmly()
 sys.meta_path.insert(0, StandIn())
