@@ -19,7 +19,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from job_pool import once
+from job_pool import once, pooled
 from spent_time import SpentTime
 from turn import FULL, VARIABLE, turn
 
@@ -279,6 +279,34 @@ def twinrun(build, run, home, work):
         if args[0] == "check":
             recheck_last(home)
         return done
+
+    return call
+
+
+@pytest.fixture
+def recorded_once(build):
+    """recorded_once(command, env, number) -> (run folder, what it printed): a recording that serves
+    all tests that ask for it, for reading (job_pool.pooled). For a command that needs nothing of
+    the test's own folder. number: tells one recording of a command from another.
+    """
+
+    def call(command, env=None, number=0):
+        def make(folder):
+            watched = [build / "cmd" / "twinrun", "record", "--home", folder / "home", "--"]
+            done = subprocess.run(
+                [*watched, *command],
+                cwd=folder,
+                env=clean_environment(env),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+            assert done.returncode == 0, done
+            (run,) = (folder / "home" / "runs").iterdir()
+            return run, done.stdout
+
+        return pooled(("recorded once", [str(c) for c in command], env, number), make)
 
     return call
 

@@ -44,9 +44,15 @@ def record(twinrun, home):
 
 
 @pytest.fixture
+def recorded(recorded_once):
+    """The same of a command that does the same each time."""
+    return lambda command: recorded_once(command, ROOTED)
+
+
+@pytest.fixture
 def replay(twinrun):
-    def call(recorded, command, *options):
-        pins = ["--pin", "hash-seed", "--replay-order", recorded[0], *options]
+    def call(first, command, *options):
+        pins = ["--pin", "hash-seed", "--replay-order", first[0], *options]
         done = twinrun("run", *pins, "--", *command, env=ROOTED)
         assert done.rc == 0, done
         return done
@@ -85,8 +91,8 @@ def large(job):
 
 
 @pytest.mark.parametrize("how", ["recv", "mprobe", "sendrecv", "replaced", "started"])
-def test_receives_with_large_counts(large, how, record, replay):
-    first = record(large("down" if how != "started" else "down/started"))
+def test_receives_with_large_counts(large, how, recorded, replay):
+    first = recorded(large("down" if how != "started" else "down/started"))
     assert first[1].split()[:3] == ["3", "2", "1"]
     done = replay(first, large(f"free/{how}"))
     assert done.out == first[1]
@@ -94,8 +100,8 @@ def test_receives_with_large_counts(large, how, record, replay):
 
 
 @pytest.mark.parametrize("how", ["irecv", "gathered", "keptany"])
-def test_the_ends_of_receives_with_large_counts(large, how, record, replay):
-    first = record(large(f"down/{how}"))
+def test_the_ends_of_receives_with_large_counts(large, how, recorded, replay):
+    first = recorded(large(f"down/{how}"))
     assert first[1].split()[:3] == ["3", "2", "1"]
     done = replay(first, large(f"free/{how}"))
     assert done.out == first[1]
@@ -108,9 +114,9 @@ def test_natural_runs_differ(job, record):
     assert len({record(job("free", 20))[1] for _ in range(3)}) > 1
 
 
-def test_an_order_that_chance_does_not_give(job, record, replay):
+def test_an_order_that_chance_does_not_give(job, recorded, replay):
     """The recorded order is the reverse of the one in which the messages come."""
-    first = record(job("down"))
+    first = recorded(job("down"))
     assert first[1].split()[:3] == ["3", "2", "1"]
     done = replay(first, job("free"))
     assert done.out == first[1]
@@ -121,18 +127,18 @@ TAKES = ["mprobe", "improbe", "sendrecv", "service", "replaced", "started", "fre
 
 
 @pytest.mark.parametrize("how", TAKES)
-def test_the_recorded_message_only(job, kind, how, record, replay):
+def test_the_recorded_message_only(job, kind, how, recorded, replay):
     if how == "freed" and kind == "mpich":
         pytest.skip("MPICH takes no message for a persistent receive that was freed under way")
-    first = record(job(f"down/{how}" if how in ("service", "freed") else "down"))
+    first = recorded(job(f"down/{how}" if how in ("service", "freed") else "down"))
     done = replay(first, job(f"free/{how}"))
     assert done.out == first[1]
     assert "order replayed: 18 of 18 matches" in done.err
 
 
 @pytest.mark.parametrize("how", ["waitall", "waitany", "testsome", "barrier", "kept", "keptall"])
-def test_receives_that_were_posted_take_the_recorded_message_only(job, how, record, replay):
-    first = record(job("down/irecv"))
+def test_receives_that_were_posted_take_the_recorded_message_only(job, how, recorded, replay):
+    first = recorded(job("down/irecv"))
     assert first[1].split()[:3] == ["3", "2", "1"]
     done = replay(first, job(f"free/{how}"))
     assert done.out == first[1]
@@ -143,8 +149,8 @@ ENDS = ["chosen", "gathered", "tested", "keptany"]
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_receives_are_complete_in_the_recorded_order(job, how, record, replay):
-    first = record(job(f"down/{how}"))
+def test_receives_are_complete_in_the_recorded_order(job, how, recorded, replay):
+    first = recorded(job(f"down/{how}"))
     assert first[1].split()[:3] == ["3", "2", "1"]
     done = replay(first, job(f"free/{how}"))
     assert done.out == first[1]
@@ -152,16 +158,16 @@ def test_receives_are_complete_in_the_recorded_order(job, how, record, replay):
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_an_order_of_completion_that_cannot_be(job, how, record, replay):
-    first, natural = record(job(f"down/{how}")), record(job(f"up/{how}"))
+def test_an_order_of_completion_that_cannot_be(job, how, recorded, replay):
+    first, natural = recorded(job(f"down/{how}")), recorded(job(f"up/{how}"))
     done = replay(first, job(f"up/{how}"), "--replay-wait", "1")
     assert done.out == natural[1]
     said = "completed in the recorded order: 0 of 18 receives: completion 1 of rank 0: expected a "
     assert said + "message from rank 3, tag 7, on MPI_COMM_WORLD" in done.err, done.err
 
 
-def test_iprobe_finds_the_recorded_message_only(job, record, replay):
-    first = record(job("down/probe"))
+def test_iprobe_finds_the_recorded_message_only(job, recorded, replay):
+    first = recorded(job("down/probe"))
     done = replay(first, job("free/iprobe"))
     assert done.out == first[1]
     assert "order replayed: 18 of 18 matches" in done.err
@@ -207,9 +213,9 @@ def test_a_receive_that_is_open_over_a_collective(job, record, replay):
         assert re.search(r"after \d+ of 60 matches: .*, during MPI_Bcast\n", done.err), done.err
 
 
-def test_two_that_wait_for_each_other(job, record, replay):
+def test_two_that_wait_for_each_other(job, recorded, replay):
     """Rank 0 sends before it waits, to the one that it does not receive from."""
-    first, natural = record(job("down/irecv")), record(job("up/cross"))
+    first, natural = recorded(job("down/irecv")), recorded(job("up/cross"))
     done = replay(first, job("up/cross"), "--replay-wait", "1")
     assert done.out == natural[1]
     assert "for 1 s only others, first from rank 1, tag 7" in done.err
@@ -227,12 +233,12 @@ JOINS = {
 
 
 @pytest.mark.parametrize("how", JOINS)
-def test_a_call_that_waits_for_who_is_not_received_from(job, kind, how, record, replay):
+def test_a_call_that_waits_for_who_is_not_received_from(job, kind, how, recorded, replay):
     """Rank 1 comes to that call when its message was received, which is not the recorded one. If
     the receives were held over the call, all would stand still.
     """
     function = "MPI_Allreduce" if (kind, how) == ("openmpi", "join-large") else JOINS[how]
-    first, began = record(job("down/irecv")), time.monotonic()
+    first, began = recorded(job("down/irecv")), time.monotonic()
     done = replay(first, job(f"free/{how}"), "--replay-wait", "3600")
     assert time.monotonic() - began < 60
     # In a ring rank 3 need not wait for rank 1, and its message is the recorded one. Two receives
@@ -243,8 +249,8 @@ def test_a_call_that_waits_for_who_is_not_received_from(job, kind, how, record, 
 
 
 @pytest.mark.parametrize("how", ["join-soon", "join-kept"])
-def test_a_request_that_waits_for_who_is_not_received_from(job, how, record, replay):
-    first, began = record(job("down/irecv")), time.monotonic()
+def test_a_request_that_waits_for_who_is_not_received_from(job, how, recorded, replay):
+    first, began = recorded(job("down/irecv")), time.monotonic()
     done = replay(first, job(f"free/{how}"), "--replay-wait", "1")
     assert time.monotonic() - began < 60
     said = r"released after [01] of 18 matches: match [12] of rank 0: expected a message .*; "
@@ -271,10 +277,10 @@ END
 
 @pytest.mark.parametrize("how", ["recv", "irecv"])
 @pytest.mark.parametrize("name", MEDDLE)
-def test_an_order_that_was_not_held_is_never_told_to_be(job, name, how, record, replay, tmp_path):
+def test_an_order_that_was_not_held_is_never_told_to_be(job, name, how, recorded, replay, tmp_path):
     script = tmp_path / "meddle.sh"
     script.write_text(MEDDLE[name])
-    first = record(job(f"down/{how}"))
+    first = recorded(job(f"down/{how}"))
     mode = "up" if name == "no order" else "free"
     done = replay(first, ["sh", script, *job(f"{mode}/{how}")])
     assert done.out != first[1]
@@ -282,27 +288,27 @@ def test_an_order_that_was_not_held_is_never_told_to_be(job, name, how, record, 
     assert "order replayed" not in done.err
 
 
-def test_an_order_of_completion_that_was_not_held(job, record, replay, tmp_path):
+def test_an_order_of_completion_that_was_not_held(job, recorded, replay, tmp_path):
     script = tmp_path / "meddle.sh"
     script.write_text(MEDDLE["no order"])
-    first = record(job("down/chosen"))
+    first = recorded(job("down/chosen"))
     done = replay(first, ["sh", script, *job("up/chosen")])
     assert done.out != first[1]
     said = "completed in the recorded order: 0 of 18 receives: completion 1 of rank 0: expected a "
     assert said + "message from rank 3" in done.err, done.err
 
 
-def test_a_trace_that_lacks_records_says_nothing_of_the_order(job, record, replay, tmp_path):
+def test_a_trace_that_lacks_records_says_nothing_of_the_order(job, recorded, replay, tmp_path):
     script = tmp_path / "cut.sh"
     script.write_text('"$@"; truncate -s -8 "$TWINRUN_RUN_DIR"/ranks/0.*.twt')
-    first = record(job("down"))
+    first = recorded(job("down"))
     done = replay(first, ["sh", script, *job("down")])
     assert done.out == first[1]
     assert "replay released after 18 of 18 matches: the trace of rank 0 lacks records" in done.err
 
 
-def test_a_message_that_never_comes(job, record, replay):
-    first, natural = record(job("down")), record(job("up"))
+def test_a_message_that_never_comes(job, recorded, replay):
+    first, natural = recorded(job("down")), recorded(job("up"))
     done = replay(first, job("up"), "--replay-wait", "1")
     assert done.out == natural[1]
     assert re.search(
@@ -312,11 +318,11 @@ def test_a_message_that_never_comes(job, record, replay):
     ), done.err
 
 
-def test_one_rank_waits_for_all(job, record, replay):
+def test_one_rank_waits_for_all(job, recorded, replay):
     """Each rank is held up in turn; the first one that waited in vain tells the others. If each
     waited for itself, it took four times as long.
     """
-    first, natural = record(job("down/turns", 4)), record(job("up/turns", 4))
+    first, natural = recorded(job("down/turns", 4)), recorded(job("up/turns", 4))
     began = time.monotonic()
     done = replay(first, job("up/turns", 4), "--replay-wait", "8")
     took = time.monotonic() - began
@@ -326,15 +332,15 @@ def test_one_rank_waits_for_all(job, record, replay):
     assert done.err.rstrip().endswith("; 3 other ranks were released with it"), done.err
 
 
-def test_a_longer_program(job, record, replay):
-    first = record(job("down", 2))
+def test_a_longer_program(job, recorded, replay):
+    first = recorded(job("down", 2))
     done = replay(first, job("down", 4))
     assert done.out.split()[:6] == ["3", "2", "1"] * 2
     assert "after 6 of 6 matches: match 7 of rank 0: the recording ends before it" in done.err
 
 
-def test_a_shorter_program(job, record, replay):
-    first = record(job("down", 4))
+def test_a_shorter_program(job, recorded, replay):
+    first = recorded(job("down", 4))
     done = replay(first, job("down", 2))
     assert "after 6 of 12 matches: match 7 of rank 0: expected a message from rank" in done.err
     assert "found no more messages" in done.err
