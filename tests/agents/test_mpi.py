@@ -85,6 +85,12 @@ def recorded(twinrun, home):
     return call
 
 
+@pytest.fixture
+def shared(recorded_once):
+    """shared(command, number): a run folder for reading, recorded once for all tests."""
+    return lambda command, number=0: recorded_once(command, ROOTED, number)[0]
+
+
 def traces(run):
     """Rank -> its trace, of those that hold something."""
     found = {}
@@ -109,18 +115,18 @@ def test_constants_are_those_of_the_header(build, row, kind):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_program_is_what_it_was(build, kind, mode, recorded):
+def test_the_program_is_what_it_was(build, kind, mode, shared):
     command = job(build, kind, mode)
     plain = subprocess.run(command, env=clean_environment(ROOTED), capture_output=True)
     assert plain.returncode == 0, plain
-    run = recorded(command)
+    run = shared(command)
     assert (run / "stdout").read_bytes() == plain.stdout
     assert not (run / "faults").exists()
     assert sorted(traces(run)) == [0, 1, 2]
 
 
-def test_records_of_collectives(build, kind, recorded):
-    found = traces(recorded(job(build, kind, "collectives")))
+def test_records_of_collectives(build, kind, shared):
+    found = traces(shared(job(build, kind, "collectives")))
     for rank, t in found.items():
         n = Counter(keys(t))
         world = "MPI_COMM_WORLD"
@@ -138,8 +144,8 @@ def test_records_of_collectives(build, kind, recorded):
     assert tuple(layout.shape) == (257,), layout
 
 
-def test_records_of_messages(build, kind, recorded):
-    found = traces(recorded(job(build, kind, "ring")))
+def test_records_of_messages(build, kind, shared):
+    found = traces(shared(job(build, kind, "ring")))
     assert Counter(keys(found[1])) == {
         ("in", "MPI_Send_init to rank 2, tag 3", "MPI_COMM_WORLD"): 6,
         ("out", "MPI_Recv_init from rank 0, tag 3", "MPI_COMM_WORLD"): 6,
@@ -189,8 +195,8 @@ def test_neighbours_are_said_to_be_unseen(build, kind, name, twinrun):
     assert any(name + ":" in u for u in done.json["unseen"]), done.json
 
 
-def test_communicators_have_one_name_on_all_ranks(build, kind, recorded):
-    found = traces(recorded(job(build, kind, "groups")))
+def test_communicators_have_one_name_on_all_ranks(build, kind, shared):
+    found = traces(shared(job(build, kind, "groups")))
     half = {rank: {k for k in keys(t) if "Iallreduce" in k[1]} for rank, t in found.items()}
     assert half[0] == half[2] != half[1]
     assert ("out", "MPI_Iallreduce", "MPI_COMM_WORLD/split 1 of rank 0") in half[0]
@@ -409,8 +415,8 @@ def another_sender(t, i, dice):
 
 
 @pytest.mark.parametrize("change", [another_digest, a_record_dropped, another_sender])
-def test_mutants_do_not_pass(build, change, recorded, twinrun, tmp_path):
-    run = recorded(job(build, "openmpi", "groups"))
+def test_mutants_do_not_pass(build, change, shared, twinrun, tmp_path):
+    run = shared(job(build, "openmpi", "groups"))
     dice = random.Random(change.__name__)
     for n in range(3):
         mutant = Copy(run, tmp_path / f"mutant{n}")
@@ -422,13 +428,13 @@ def test_mutants_do_not_pass(build, change, recorded, twinrun, tmp_path):
 
 
 @pytest.mark.parametrize("part", [0.35, 0.8])
-def test_threads_that_were_cut(build, kind, part, recorded, twinrun, tmp_path):
+def test_threads_that_were_cut(build, kind, part, shared, twinrun, tmp_path):
     """A time limit cuts a run whose threads share the count of steps: no difference. Another digest
     before the cut is one.
     """
     command = job(build, kind, "threads", 2)
-    whole = Copy(recorded(command), tmp_path / "whole")
-    cut = Copy(recorded(command), tmp_path / "cut")
+    whole = Copy(shared(command), tmp_path / "whole")
+    cut = Copy(shared(command, 1), tmp_path / "cut")
     for name in cut.traces():
         data = (cut.folder / name).read_bytes()
         cut.write(name, data[: int(len(data) * part)])
@@ -436,7 +442,7 @@ def test_threads_that_were_cut(build, kind, part, recorded, twinrun, tmp_path):
     done = twinrun("diff", "--json", whole.folder, cut.folder)
     verdict = done.json
     assert (verdict["outcome"], verdict["differing"]) == ("inconclusive", 0), done
-    ended = Copy(recorded(command), tmp_path / "ended")  # as short, but of its own accord
+    ended = Copy(shared(command, 2), tmp_path / "ended")  # as short, but of its own accord
     for name in cut.traces():
         edited = Edited.read(cut.folder / name)
         edited.closed = True
