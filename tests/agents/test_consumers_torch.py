@@ -9,6 +9,7 @@ import pytest
 from conftest import FULL
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("light")
 
 JOB = """
 import torch

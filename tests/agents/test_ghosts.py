@@ -90,8 +90,7 @@ JOBS = part([name for name in CLEAN if name not in SLOW], 2, always=set(CLEAN) -
 
 
 def lighten(request, name):
-    if name not in WHOLE:
-        request.getfixturevalue("light")
+    request.getfixturevalue("calm" if name in WHOLE else "light")
 
 
 def filled(argv, python, folder):

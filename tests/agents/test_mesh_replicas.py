@@ -22,6 +22,7 @@ sys.path.insert(0, AGENT)
 from twinrun._agent import replicas, tensors  # noqa: E402
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("calm")
 
 
 def over(dimensions, text):

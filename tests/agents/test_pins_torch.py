@@ -41,7 +41,7 @@ def test_a_generator_of_torch_needs_no_pin(job, python, light):
     )
 
 
-def test_without_cuda_its_pins_say_so(job, python):
+def test_without_cuda_its_pins_say_so(job, python, calm):
     import torch
 
     if torch.version.cuda is not None:
@@ -74,7 +74,7 @@ INDEX = """
 """
 
 
-def test_index_gradient_becomes_repeatable(job, python):
+def test_index_gradient_becomes_repeatable(job, python, calm):
     for name in ("threads", "torch-deterministic"):
         assert (
             len(
@@ -129,7 +129,7 @@ ALERT = """
 """
 
 
-def test_deterministic_algorithms_without_their_warnings(job, python):
+def test_deterministic_algorithms_without_their_warnings(job, python, calm):
     done = job(ALERT % "", "torch-deterministic=pin", python, ("-W", "error"))
     assert done.out == "quiet True True\n" and done.err == ""
     assert done.texts("torch-deterministic")[-1].endswith(
@@ -137,7 +137,7 @@ def test_deterministic_algorithms_without_their_warnings(job, python):
     )
 
 
-def test_a_job_that_asks_for_deterministic_algorithms_gets_them(job, python):
+def test_a_job_that_asks_for_deterministic_algorithms_gets_them(job, python, calm):
     wishes = {
         "torch.use_deterministic_algorithms(True)": "RuntimeError\n",
         "torch.use_deterministic_algorithms(True, warn_only=True)": "UserWarning\n",
@@ -159,7 +159,7 @@ def test_a_job_that_asks_for_deterministic_algorithms_gets_them(job, python):
     assert "kept: the job asked for False, at job.py:2" in done.texts("torch-deterministic")[1]
 
 
-def test_the_compiler_puts_back_what_it_found(job, python):
+def test_the_compiler_puts_back_what_it_found(job, python, calm):
     text = """
         import torch
         f = torch.compile(lambda x: x.put_(torch.tensor([0, 0]), torch.ones(2)) + 1, backend="eager")
@@ -177,7 +177,7 @@ def test_the_compiler_puts_back_what_it_found(job, python):
     ), done.effects
 
 
-def test_flags_stay(job, python):
+def test_flags_stay(job, python, calm):
     text = """
         import torch
         torch.backends.cudnn.benchmark = True
@@ -370,7 +370,7 @@ def test_seeds_are_those_of_a_line_in_the_script_on_every_rank(job, python, work
     assert (work / "rank0").read_text() != (work / "rank1").read_text()
 
 
-def test_autotuning_is_told_not_to_measure(job, python):
+def test_autotuning_is_told_not_to_measure(job, python, calm):
     text = """
         import torch._inductor.config as config
         print(config.deterministic, config.max_autotune)

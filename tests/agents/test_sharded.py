@@ -14,7 +14,7 @@ import sys
 import pytest
 
 import job_pool
-from conftest import FULL
+from conftest import CALM, FULL
 from launch_helper import BUILD
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,7 +47,7 @@ def recorded(home, label, kind, ranks, *more):
     done = subprocess.run(
         [os.path.join(BUILD, "cmd", "twinrun"), "record", "--no-telemetry", "--ledger", "none"]
         + ["--home", str(home), "--label", label, "--", *command],
-        env=dict(os.environ, OMP_NUM_THREADS="1"),
+        env=dict(os.environ, OMP_NUM_THREADS="1", **CALM),
         cwd=here,
         capture_output=True,
         text=True,
@@ -285,7 +285,7 @@ def test_check_with_two_numbers_of_ranks(tmp_path):
         [os.path.join(BUILD, "cmd", "twinrun"), "check", "--ranks", "2,4", "--runs", "1", "-q"]
         + ["--json", "--no-zoom", "--no-telemetry", "--ledger", "none", "--home", str(tmp_path)]
         + ["--html", str(page), "--", *torchrun, JOB, "fsdp", "2", "3"],
-        env=dict(os.environ, OMP_NUM_THREADS="1"),
+        env=dict(os.environ, OMP_NUM_THREADS="1", **CALM),
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -11,6 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from conftest import CALM_SITE, LIGHT_SITE
 from native import BUILD, LIBRARY, ROOT, Run
 from test_native_python import interpreters
 from torch_observed import JOBS, PYTHON
@@ -24,7 +25,6 @@ pytestmark = [
 ]
 
 SITE = os.path.join(ROOT, "python", "twinrun", "_site")
-LIGHT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "light_site")
 CASES = re.findall(r"^@case\ndef (\w+)", open(os.path.join(JOBS, "stepping.py")).read(), re.M)
 NEEDS_COMPILER = ["compiled"]
 
@@ -173,7 +173,7 @@ def _run(folder, children, light=True):
     """children: [(case, library)]. What came of each."""
     run = Run(
         folder,
-        PYTHONPATH=os.pathsep.join([SITE, LIGHT] if light else [SITE]),
+        PYTHONPATH=os.pathsep.join([SITE, str(LIGHT_SITE if light else CALM_SITE)]),
         TWINRUN_PYTHON_DIR=os.path.join(ROOT, "python"),
         TWINRUN_SITE_DIR=SITE,
         TWINRUN_LEVEL="tensors",

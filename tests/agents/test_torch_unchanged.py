@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from conftest import FULL
-from torch_observed import HERE, JOBS, PYTHON, alone, environment, observed
+from torch_observed import JOBS, PYTHON, alone, environment, faked, observed
 
 pytestmark = pytest.mark.usefixtures("python")
 
@@ -80,7 +80,7 @@ def run_text(text, tmp_path, *options, **env):
         text=True,
         timeout=300,
         cwd=tmp_path,
-        env=environment(FAKE_OUT=str(out), PYTHONPATH=os.path.join(HERE, "fake_site"), **env),
+        env=faked(FAKE_OUT=str(out), **env),
     )
     return done, out.read_text().splitlines() if out.exists() else []
 

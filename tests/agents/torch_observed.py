@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from conftest import LIGHT_SITE
+from conftest import CALM, CALM_SITE, FULL, LIGHT_SITE
 from job_pool import once
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,7 +24,8 @@ def environment(**more):
         if not k.startswith(("TWINRUN_", "FAKE_"))
         and k not in ("LD_PRELOAD", "PYTHONPATH", "RANK", "WORLD_SIZE")
     }
-    env.update(PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1", **more)
+    env.update(CALM, PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1")
+    env.update(more)
     return env
 
 
@@ -38,6 +39,14 @@ def _run(command, env, cwd):
         timeout=300,
         stdin=subprocess.DEVNULL,
     )
+
+
+def faked(light=False, **more):
+    """The environment in which fake_site arms every Python with the double. light: conftest.light."""
+    shadowed = LIGHT_SITE if light else CALM_SITE
+    if light or not FULL:
+        more["FAKE_SHADOWED"] = str(shadowed / "sitecustomize.py")
+    return environment(PYTHONPATH=os.path.join(HERE, "fake_site"), **more)
 
 
 @once
@@ -76,14 +85,7 @@ def observed(job, level="tensors", args=(), options=(), extra=(), light=False):
     """The job under the agent. light: without PyTorch's compiler (conftest.light)."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "records")
-        if light:
-            extra = (*extra, ("FAKE_LIGHT", os.path.join(LIGHT_SITE, "sitecustomize.py")))
-        env = environment(
-            FAKE_OUT=out,
-            FAKE_LEVEL=level,
-            PYTHONPATH=os.path.join(HERE, "fake_site"),
-            **dict(extra),
-        )
+        env = faked(light, FAKE_OUT=out, FAKE_LEVEL=level, **dict(extra))
         done = _run([PYTHON, *options, os.path.join(JOBS, job + ".py"), *args], env, folder)
         rows = []
         if os.path.exists(out):

@@ -134,8 +134,9 @@ def environment(home, work, kind, light=False):
     )
     if kind == "torch":
         env["OMP_NUM_THREADS"] = "1"  # else two runs alone may differ
-    if light and not FULL:
-        env["PYTHONPATH"] = str(ROOT / "tests" / "agents" / "light_site")
+    if kind == "torch" and not FULL:
+        site = "light_site" if light else "calm_site"
+        env["PYTHONPATH"] = str(ROOT / "tests" / "agents" / site)
     return env
 
 
