@@ -63,7 +63,8 @@ def test_resume_with_names_what_the_seam_lost(twinrun, python, work):
 
 
 def test_a_zoom_that_takes_too_long_leaves_the_verdict_as_it_was(twinrun, python, work):
-    (work / "job.py").write_text(NOISY)
+    slow = "import os, time\ntime.sleep(2 * (os.environ.get('TWINRUN_LEVEL') == 'ops'))\n"
+    (work / "job.py").write_text(slow + NOISY)  # longer than its limit in each rerun
     plain = twinrun("check", "-q", "--json", "--no-zoom", "--runs", "2", "--", python, "job.py")
     done = twinrun(
         "check", "-q", "--json", "--zoom-time", "1", "--runs", "2", "--", python, "job.py"
