@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import rounding_ranks as cases  # noqa: E402
 import rounding_tools as tools  # noqa: E402
+from pool import LIGHT_SITE  # noqa: E402
+from turn import FULL  # noqa: E402
 
 LINES = Path(cases.__file__).read_text().split("\n")
 # A, the one that rounds more, is only further from what both mean: B is not to blame
@@ -26,12 +28,14 @@ UNKNOWN_BACKWARDS = {"shares_that_overlap"}
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
+    # as conftest.light says: which operations a step has, the compiler does not decide
+    light = {} if FULL else {"PYTHONPATH": str(LIGHT_SITE)}
     for world in ("1", "2"):
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         command += ["--nproc-per-node", world, cases.__file__, str(folder)]
         done = subprocess.run(
             command,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **light, "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=300,
