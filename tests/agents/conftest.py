@@ -108,6 +108,11 @@ class Result:
         return f"{said}\n--- stdout\n{self.out[-4000:]}\n--- stderr\n{self.err[-4000:]}"
 
 
+def version():
+    """Of this checkout: meson.build is the one place that says it."""
+    return re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text()).group(1)
+
+
 def clean_environment(extra=None):
     """The caller's environment without what would change the outcome of a test."""
     env = {

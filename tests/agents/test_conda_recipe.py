@@ -10,7 +10,7 @@ import subprocess
 import pytest
 import yaml
 
-from conftest import FULL, ROOT, clean_environment
+from conftest import FULL, ROOT, clean_environment, version
 
 RECIPE = ROOT / "packaging" / "conda" / "recipe.yaml"
 TOOLS = os.environ.get("TWINRUN_HOOKS_PYTHON", "")
@@ -29,10 +29,17 @@ OF_CONDA = {
 }
 
 
+def test_the_program_and_the_changelog_are_of_this_version(build, run):
+    said = run([build / "cmd" / "twinrun", "--version"])
+    assert said.out.strip() == f"twinrun {version()}"
+    newest = re.search(r"^## (\S+) \(([^)]*)\)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert newest[1] == version()
+    assert newest[2] == "unreleased" or re.fullmatch(r"\d{4}-\d\d-\d\d", newest[2])
+
+
 def test_it_is_of_this_version_and_has_all_libraries(build):
     recipe = yaml.safe_load(RECIPE.read_text())
-    version = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text()).group(1)
-    assert recipe["context"]["version"] == version
+    assert recipe["context"]["version"] == version()
     assert all((ROOT / name).exists() for name in recipe["about"]["license_file"])
     dynamic = subprocess.run(
         ["readelf", "-Wd", build / "cmd" / "twinrun"], stdout=subprocess.PIPE, text=True, check=True

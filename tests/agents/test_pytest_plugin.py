@@ -8,7 +8,7 @@ import xml.etree.ElementTree as xml
 
 import pytest
 
-from conftest import ROOT, marker_line
+from conftest import ROOT, marker_line, version
 
 TESTS = """
     import array, os, random
@@ -92,10 +92,11 @@ def site(tmp_path):
     pyproject.toml has them.
     """
     folder = tmp_path / "site"
-    installed = folder / "twinrun-0.1.0.dist-info"
+    installed = folder / f"twinrun-{version()}.dist-info"
     installed.mkdir(parents=True)
     (folder / "twinrun").symlink_to(ROOT / "python" / "twinrun")
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: twinrun\nVersion: 0.1.0\n")
+    metadata = f"Metadata-Version: 2.1\nName: twinrun\nVersion: {version()}\n"
+    (installed / "METADATA").write_text(metadata)
     text = (ROOT / "pyproject.toml").read_text()
     points = re.search(r"\[project\.entry-points\.(pytest11)\]\n((?:\w.*\n)+)", text)
     (installed / "entry_points.txt").write_text(f"[{points[1]}]\n" + points[2].replace('"', ""))

@@ -16,7 +16,7 @@ import pytest
 from job_pool import pooled
 from said_by import run
 
-from conftest import FULL, ROOT, clean_environment
+from conftest import FULL, ROOT, clean_environment, version
 
 PYTHON = os.environ.get("TWINRUN_WHEEL_PYTHON", "")
 pytestmark = pytest.mark.skipif(
@@ -69,10 +69,6 @@ def made(build):
         return {"wheel": wheels[0], "sdist": sdists[0]}
 
     return pooled("wheel", make)
-
-
-def version():
-    return re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text()).group(1)
 
 
 def test_what_is_in_it_and_where_it_runs(made):
