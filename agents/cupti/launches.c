@@ -290,7 +290,7 @@ static void add(struct twin_writer *w, struct thread *t, const struct tw_launch 
 /* The thread's own place, to be given back; NULL: there is none, or it is closed. */
 static struct thread *take_place(struct twin_writer *w)
 {
-    struct thread *t = mine ? mine : refused ? NULL : give_place(w);
+    struct thread *t = mine || refused ? mine : give_place(w);
     if (!t || atomic_flag_test_and_set_explicit(&t->busy, memory_order_acquire))
         return NULL;
     if (!t->gone)

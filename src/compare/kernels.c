@@ -254,12 +254,13 @@ static char *what_differs(struct tw_cmp *c, const struct tw_launched *a,
     if (i == both) {
         const bool more = f->b.count > f->a.count;
         char *k = tw_kernel_said(c, more ? &y[i] : &x[i], NULL);
-        char *text = k ? tw_cmp_text(c,
-                                     "%s launched %s in run %zu and %s in run %zu, the same up to "
-                                     "launch %llu of run %zu, %s",
-                                     where, n, one, m, two, (unsigned long long)i + 1,
-                                     more ? two : one, k)
-                       : NULL;
+        char *text = NULL;
+        if (k)
+            text = tw_cmp_text(c,
+                               "%s launched %s in run %zu and %s in run %zu, the same up to launch "
+                               "%llu of run %zu, %s",
+                               where, n, one, m, two, (unsigned long long)i + 1, more ? two : one,
+                               k);
         tw_free(k);
         return text;
     }
