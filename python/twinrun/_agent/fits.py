@@ -120,9 +120,10 @@ class _Records:
                 phase, kind, name, self.token.label, self.token.op, self.token.site
             )
             self.pending.add_bytes(number, plain)
+        flags = 0 if kind == HYPER else STATS | SKETCH  # the same values were told of before
         for part, array in fresh:
             where = self.token.label, self.token.op, self.token.site
-            buffers.add(self.pending, phase, kind, part, array, *where, STATS | SKETCH)
+            buffers.add(self.pending, phase, kind, part, array, *where, flags)
 
     def add_members(self, phase, kind, thing):
         """What an object holds, each attribute under its own name."""

@@ -221,9 +221,8 @@ class Look:
     def _array(self, numpy, value, name):
         """Its type and shape; its contents by a record of their own, where it may have one."""
         kind = value.dtype
-        head = hashed(
-            b"array", repr(kind.descr if kind.names else kind).encode(), repr(value.shape).encode()
-        )
+        told = repr(kind.descr) if kind.names else kind.str
+        head = hashed(b"array", told.encode(), repr(value.shape).encode())
         if kind.names:
             fields = [
                 self._array(numpy, numpy.ascontiguousarray(value[field]), "%s.%s" % (name, field))
