@@ -290,6 +290,7 @@ PAIRS = {
     "search": lambda m: searched(1.0 + m),
     "tree of neighbours": neighbours,
     "vocabulary": lambda m: CountVectorizer().fit(["one two", "two " + ["three", "four"][m]]),
+    "stop words": lambda m: CountVectorizer(stop_words=["the", "ab"[m]]).fit(["the one two"]),
     "loss in Cython": lambda m: SGDClassifier(
         loss=["hinge", "log_loss"][m], max_iter=2, tol=None, random_state=0
     ).fit(X, Y),
@@ -331,7 +332,8 @@ def main():
     fitted = agent()
     told = {}
     for name, make in PAIRS.items():
-        one, twin, mutant = (looked_at(fitted, make(m)) for m in (0, 0, 1))
+        made = [make(m) for m in (0, 0, 1)]  # all alive: no two at one address
+        one, twin, mutant = (looked_at(fitted, thing) for thing in made)
         told[name] = [one[0] == twin[0], one[0] != mutant[0], one[1] + mutant[1]]
     opaque = {name: looked_at(fitted, make())[1] for name, make in OPAQUE.items()}
     look = fitted.Look()

@@ -25,6 +25,12 @@ DEPTH = 60  # of objects in objects, some four frames of Python each
 # Classes of these give pickle all that they are; what else they hold are caches and handles.
 _WHOLE = {"numpy", "pandas", "scipy", "sklearn", "xgboost", "lightgbm", "builtins", "joblib"}
 
+# What says nothing about what an object is: when a cache was made, the address of a list.
+_NO_STATE = {
+    ("joblib.memory", "Memory"): (".timestamp",),
+    ("sklearn.feature_extraction.text", "CountVectorizer"): ("._stop_words_id",),
+}
+
 _readers = {}  # (module, name) of a class -> function that gives [(suffix, value)]
 
 
@@ -390,9 +396,10 @@ def members(thing):
         for name, value in _named(attributes_of(thing)):
             if name not in given_out or given_out[name] is not value:
                 found.append((name, value))
-    if (cls.__module__, cls.__name__) == ("joblib.memory", "Memory"):
-        found = [item for item in found if item[0] != ".timestamp"]  # when it was made
-    return (cls, make, given), found
+    hidden = {
+        name for base in cls.__mro__ for name in _NO_STATE.get((base.__module__, base.__name__), ())
+    }
+    return (cls, make, given), [item for item in found if item[0] not in hidden]
 
 
 def _of_state(state):
