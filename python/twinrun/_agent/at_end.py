@@ -373,6 +373,8 @@ def look():
     to be unseen.
     """
     file = script()
+    if not hasattr(sys.modules["numpy"], "ndarray"):
+        return False  # a module of the job that has this name
     if file is None or S.begun or not core.start() or S.lib.step() > 0:
         return False  # the last: a library in C has shown steps of its own
     T.busy = True

@@ -148,7 +148,7 @@ def _arm_fits(name):
 
 
 def _arm_jax():
-    """The same for jax; an error is told by _arrived()."""
+    """Sets the hooks of jax; an error is told by _arrived()."""
     from . import jax_hooks
 
     jax_hooks.arm()
@@ -175,17 +175,26 @@ def _at_exit():
     """
     try:
         if "numpy" in sys.modules and not _state["armed"]:
-            from . import at_end, core
+            from . import core
 
             # a program of MPI is seen at its messages, as one in C is
             messages = "mpi4py.MPI" in sys.modules and os.environ.get("TWINRUN_MPI_LIB")
-            if not core.S.begun and not messages and not at_end.look():
+            if not core.S.begun and not messages and not _seen_at_end():
                 what = "numpy arrays (no torch operation was seen)"
                 if "jax" in sys.modules:
                     what = "arrays of jax and numpy (no jitted function of the job was called)"
                 core.note_alone("unseen", what)
     except Exception:
         pass
+
+
+def _seen_at_end():
+    try:
+        from . import at_end
+
+        return at_end.look()
+    except Exception:
+        return False
 
 
 def install():
