@@ -1,12 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages with commands, held against what the commands print (docs/runbooks/, examples/).
+"""Pages with commands, held against what the commands print (docs/, examples/).
 
 The lines below a command stand in its output in that order; `...` stands for anything. A block
 without a command is the file that the text before it names.
 """
 
 import re
+import shutil
 import subprocess
+import sys
+
+from conftest import GHOSTS
+
+sys.path.insert(0, str(GHOSTS))
+import suite  # noqa: E402
+
+# Before a block: the page whose commands print these lines; why the commands are not run by a test.
+SHOWN = re.compile(r"<!-- shown in (\S+) -->\s*\Z")
+NOT_RUN = re.compile(r"<!-- not run by a test: ([^>]+) -->\s*\Z")
+# The same for all blocks of a page.
+NOT_RUN_PAGE = re.compile(r"<!-- the commands of this page are not run by a\s+test: ([^>]+) -->")
 
 
 def blocks(text):
@@ -42,10 +55,23 @@ def check_shown(command, lines, printed):
         ), f"$ {command}\nexpected a line like\n  {wanted}\nfound\n{printed}"
 
 
+def stage(ghost, work, env):
+    """The ghost as train.py, or compiled as ./train; with what lies beside it."""
+    truth = suite.truths()[ghost]
+    (work / "staged").mkdir()
+    staged = suite.Staged(ghost, truth, "ghost", str(work / "staged"))
+    shutil.copy(staged.program, work / ("train" if suite.is_c(ghost) else "train.py"))
+    for extra in truth.get("files", []):
+        shutil.copytree(GHOSTS / ghost / extra, work / extra)
+    env.update(staged.env)
+
+
 def follow(text, folder, env, timeout=600):
     """Runs a page's commands in `folder`, in their order. Returns how many there were."""
     ran = 0
     for before, block in blocks(text):
+        if SHOWN.search(before) or NOT_RUN.search(before):
+            continue
         if not block.startswith("$ "):
             (folder / re.search(r"`([\w.]+\.toml)`", before)[1]).write_text(block)
             continue

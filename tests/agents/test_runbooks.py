@@ -6,16 +6,11 @@ ghost as train.py (./train in C).
 """
 
 import re
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import GHOSTS, ROOT, clean_environment
-from pages import follow
-
-sys.path.insert(0, str(GHOSTS))
-import suite  # noqa: E402
+from conftest import ROOT, clean_environment
+from pages import follow, stage
 
 PAGES = sorted((ROOT / "docs" / "runbooks").glob("*.md"))
 # It pins deterministic algorithms, which need PyTorch's compiler (conftest.light).
@@ -29,17 +24,6 @@ weight = next(v for v in state["model"].values())
 weight.view(torch.int32).view(-1)[0] ^= 1 << 22
 torch.save(state, sys.argv[1])
 """
-
-
-def stage(ghost, work, env):
-    """The ghost as train.py, or compiled as ./train; with what lies beside it."""
-    truth = suite.truths()[ghost]
-    (work / "staged").mkdir()
-    staged = suite.Staged(ghost, truth, "ghost", str(work / "staged"))
-    shutil.copy(staged.program, work / ("train" if suite.is_c(ghost) else "train.py"))
-    for extra in truth.get("files", []):
-        shutil.copytree(GHOSTS / ghost / extra, work / extra)
-    env.update(staged.env)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
