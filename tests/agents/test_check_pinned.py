@@ -7,7 +7,7 @@ import shutil
 import sys
 
 import pytest
-from conftest import FULL, GHOSTS, ROOT
+from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
 try:
@@ -103,14 +103,3 @@ def test_what_isolate_found_is_proven_and_no_lie_about_it(proven, twinrun, scrip
     )
     done = twinrun("check", "-q", "--json", "--pinned", "--", *job)
     assert (done.rc, done.json["outcome"], done.json["pinned"]["held"]) == (1, "differ", True), done
-
-
-@pytest.mark.skipif(not FULL, reason="a search in PyTorch takes a minute")
-def test_a_ghost_is_proven(twinrun, python, work):
-    shutil.copy(GHOSTS / "fresh-torch-seed" / "job.py", work)
-    job = [python, "job.py"]
-    found = twinrun("isolate", "-q", "--", *job)
-    proof = next(s for s in found.out.splitlines() if "twinrun check --pinned" in s)
-    assert found.rc == 1 and proof, found
-    done = twinrun("check", "-q", "--pinned", "--", *job)
-    assert done.rc == 0 and done.out.startswith("SAME    with "), done
