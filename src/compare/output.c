@@ -102,9 +102,11 @@ char *tw_last_printed(struct tw_cmp *c, const struct twin_run *run)
         start++;
     if (start >= 0 && start < n) {
         const size_t most = 200, bytes = (size_t)(n - start);
-        char *shown = tw_printable(text + start, bytes < most ? bytes : most);
-        line = shown ? tw_cmp_text(c, "%s%s", shown, bytes > most ? "..." : "") : NULL;
+        const bool whole = bytes <= most;
+        char *shown = tw_printable(text + start, whole ? bytes : most);
         c->oom |= !shown;
+        if (shown)
+            line = tw_cmp_text(c, "%s%s", shown, whole ? "" : "...");
         tw_free(shown);
     }
     if (fd >= 0)

@@ -25,11 +25,11 @@ struct tw_pinned {
  * message says what to do.
  */
 int tw_pins_find(const char *home, char *const *argv, struct tw_pinned *out,
-                   struct twin_error *err);
+                 struct twin_error *err);
 /* Makes the world of it. factor_file: factors of one's own; may be NULL. TWIN_EUNSUPPORTED: a check
  * cannot hold one of them. */
 int tw_pins_world(struct tw_pinned *p, char *const *argv, const char *factor_file,
-                    struct twin_error *err);
+                  struct twin_error *err);
 void tw_pins_close(struct tw_pinned *p);
 
 /* Puts the pins into a launch; the options borrow from p, a struct tw_pinned. */
@@ -39,6 +39,6 @@ void tw_pins_dress(void *p, struct twin_launch_options *o);
  * took effect in every run. Where that is not so, or not known, "same" becomes "inconclusive".
  */
 int tw_pins_judge(const struct tw_pinned *p, struct twin_run *const *runs, size_t count,
-                    struct twin_verdict *v, struct twin_error *err);
+                  struct twin_verdict *v, struct twin_error *err);
 
 #endif
