@@ -502,6 +502,15 @@ static bool draw_from(const struct tw_view *v, const struct twin_finding *genera
     return !others;
 }
 
+/* An initial weight was drawn where a generator differed already: it is no origin, though the state
+ * that was recorded behind the draw (the job has set a seed since) is equal. */
+static void drew_unlike(struct tw_cmp *c, struct twin_finding *f)
+{
+    if (f->role == TWIN_ORIGIN && f->phase == TWIN_PHASE_INIT && f->kind == TWIN_KIND_WEIGHT)
+        tw_finding_between(c, f, tw_cmp_copy(c, "the beginning"),
+                           tw_cmp_text(c, "the initial value of %.200s", f->name));
+}
+
 /*
  * For a generator that differs, or an initial weight: the line that drew from it first is where to
  * look, and is put into the finding. False: the finding is of another sort, or nobody drew.
@@ -519,6 +528,13 @@ static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const st
     set_draw(c, f, &draw);
     if (c->v->origin_count)
         set_draw(c, &c->v->origins[0], &draw);
+    if (f->kind != TWIN_KIND_STATE) {
+        drew_unlike(c, f);
+        for (size_t i = 0; i < c->v->origin_count; i++)
+            drew_unlike(c, &c->v->origins[i]);
+        if (op->how == TW_ZOOM_DREW)
+            say_zoom(c, op, f);
+    }
     return true;
 }
 

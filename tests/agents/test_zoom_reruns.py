@@ -270,3 +270,24 @@ def test_a_rerun_without_one_of_the_ranks_names_no_operation(twinrun, script, py
     assert (done.json["first"]["rank"], done.json["first"]["op"]) == (1, "backward"), done
     said = "zoom: rank 1 made no step in a rerun, so no operation is named; zoom again"
     assert said in done.json["notes"], done
+
+
+def test_a_seed_that_comes_too_late(twinrun, script, python):
+    """Weights were drawn before it: their generator differed, though its state behind the seed, which
+    is what was recorded, does not.
+    """
+    script(
+        "job.py",
+        """import torch
+model = torch.nn.Linear(8, 4)
+torch.manual_seed(0)
+for step in range(2):
+    model(torch.ones(2, 8)).sum().backward()
+""",
+    )
+    done = twinrun("check", "-q", "--json", "--runs", "2", "--", python, "job.py")
+    first = done.json["first"]
+    assert done.rc == 1 and (first["phase"], first["kind"]) == ("init", "weight"), done
+    assert first["role"] == "unknown" and first["op"] == "aten::uniform_", done
+    said = "zoom: aten::uniform_ drew from a generator whose state already differed"
+    assert said in done.json["notes"] and "job.py:2" in str(first["source"]), done
