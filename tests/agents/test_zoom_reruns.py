@@ -289,5 +289,6 @@ for step in range(2):
     first = done.json["first"]
     assert done.rc == 1 and (first["phase"], first["kind"]) == ("init", "weight"), done
     assert first["role"] == "unknown" and first["op"] == "aten::uniform_", done
+    assert first["between"] == ["the beginning", "the initial value of weight"], done
     said = "zoom: aten::uniform_ drew from a generator whose state already differed"
     assert said in done.json["notes"] and "job.py:2" in str(first["source"]), done

@@ -313,6 +313,23 @@ static void inconclusive_and_error_text(void **state)
     tw_free(out);
 }
 
+/* What to do next hangs on whether the pins proved something. */
+static void what_is_next_under_pins(void **state)
+{
+    (void)state;
+    struct twin_pinned pins = {(char *)"hash-seed", (char *)"/home/searches/one", true};
+    struct twin_finding f = gradient();
+    struct twin_verdict v = same();
+    v.pinned = &pins;
+    expect_line(&v, "twinrun run --pin hash-seed -- python train.py   with the pins, for good\n");
+    v = differing(&f);
+    v.pinned = &pins;
+    expect_line(&v, "twinrun isolate --resume --thorough -- python train.py   is there another "
+                    "cause?\n");
+    pins.held = false;
+    expect_line(&v, "twinrun isolate -- python train.py   which pin holds the job as it is now?\n");
+}
+
 /* Sentences that only some verdicts have, each with the numbers that it stands on. */
 static void sentences_of_some_verdicts(void **state)
 {
@@ -678,6 +695,7 @@ int main(void)
         cmocka_unit_test(same_text),
         cmocka_unit_test(range_text),
         cmocka_unit_test(inconclusive_and_error_text),
+        cmocka_unit_test(what_is_next_under_pins),
         cmocka_unit_test(sentences_of_some_verdicts),
         cmocka_unit_test(sentences_about_a_baseline_and_rules),
         cmocka_unit_test(sentences_about_transplants_and_cases),

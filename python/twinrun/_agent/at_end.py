@@ -338,7 +338,8 @@ def _find(file):
                 "what functions of %s computed and did not leave in its variables"
                 % os.path.basename(there)
             )
-    for package in _computing_packages():
+    packages = list(_computing_packages())
+    for package in packages:
         held.missed("what the package %s computed" % package)
     if "runpy" in sys.modules:
         held.missed("what other files ran by runpy computed")
@@ -346,7 +347,8 @@ def _find(file):
         held.missed("threads of the script that still ran when it ended")
     if resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt:
         held.missed("what programs that the script started computed")
-    for name in ("numpy", "python.random"):
+    # a package may draw from the generators that all share, for purposes of its own (JAX does)
+    for name in ("numpy", "python.random") if not packages else ():
         state = fresh.moved(name)
         if state is not None:
             held.scope = ""
@@ -387,7 +389,8 @@ def look():
         _record(held)
         core.note("held", "%d %s" % (len(held.arrays), os.path.basename(file)))
         for name in ("numpy", "python.random"):
-            if fresh.only_drawn_from(name) and fresh.moved(name) is not None:
+            told = any(scope == "" and name == of for scope, of, _state in held.states)
+            if told and fresh.only_drawn_from(name):
                 core.note("unseeded." + name, "the script")
         for text in held.unseen:
             core.unseen(text)
