@@ -350,7 +350,7 @@ static void say_tail(struct tw_cmp *c, const struct tw_side *side, const struct 
 void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count)
 {
     bool inputs = false, results = false, own = false, one = side->steps == 0;
-    bool messages = false, eager = false;
+    bool messages = false, eager = false, fits = false;
     size_t ignored = 0, equal = 0, numbers = 0;
     for (size_t i = 0; i < count; i++) {
         struct tw_scan *s = &scans[i];
@@ -371,6 +371,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         results |= k.results || k.values || only_messages(&k);
         messages |= only_messages(&k);
         eager |= has_note(k.p, "jax.eager");
+        fits |= has_note(k.p, "fits");
         ignored += k.ignored;
         numbers += s->numbers;
         equal += k.out_of_equal;
@@ -413,6 +414,9 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
     if (eager)
         tw_cmp_note(c, "JAX computed outside of jitted functions, too: of that only what such "
                        "functions are given was compared");
+    if (fits)
+        tw_cmp_note(c, "what the job computes outside of the calls that train was compared only "
+                       "where it is printed, written or given to such a call");
     if (own)
         tw_cmp_note(c, "values that the job records itself were compared, too");
 }

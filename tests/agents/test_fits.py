@@ -118,6 +118,10 @@ def test_a_tutorial_is_the_same_twice(check, twinrun):
     verdict = check(TUTORIAL)
     assert verdict["outcome"] == "same" and verdict["unseen"] == [], verdict
     assert verdict["steps"]["compared"] == 11, verdict["steps"]
+    assert (
+        "what the job computes outside of the calls that train was compared only where it is "
+        "printed, written or given to such a call"
+    ) in verdict["notes"], verdict
 
 
 def test_an_unseeded_forest_differs(check):
@@ -159,6 +163,44 @@ except KeyError:
     assert first["op"] == "Mine.fit (KeyError)"
     assert "a generator as y" in json.dumps(first) and first["role"] != "origin", first
     assert verdict["steps"]["compared"] == 3
+
+
+OUTSIDE = """
+from sklearn.preprocessing import FunctionTransformer
+
+noise = np.array([1.0, 2.0, 3.0, 4.0, 5.0 + WHICH_NOISE])
+rates = {"slow": 0.5 + WHICH_RATE}
+
+
+def rate():
+    return rates["slow"]
+
+
+class Mine(BaseEstimator):
+    def fit(self, X, y):
+        self.coef_ = self.step(X)
+        return self
+
+    def step(self, X):
+        return X.sum(axis=0) * rate()
+
+
+made = FunctionTransformer(lambda X: X + noise).fit_transform(X)
+Mine().fit(X, y)
+FunctionTransformer().fit(made, y)
+"""
+
+
+def test_what_the_jobs_functions_read_beside_their_arguments_is_no_origin(check, work):
+    """A global that a function of the job reads, and data that lines of the job made with a fit."""
+    text = OUTSIDE.replace("WHICH_NOISE", "0").replace("WHICH_RATE", "second")
+    first = check(text)["first"]
+    assert (first["step"], first["name"], first["role"]) == (1, "coef_", "unknown"), first
+    assert "reads rates, which is not looked into" in json.dumps(first)
+    (work / "second").unlink()
+    text = OUTSIDE.replace("WHICH_NOISE", "second").replace("WHICH_RATE", "0")
+    first = check(text)["first"]
+    assert (first["step"], first["name"], first["role"]) == (2, "X", "unknown"), first
 
 
 UNSEEN = """

@@ -120,6 +120,24 @@ UNSEEN = {
         "open(folder + '/lib.py', 'w').write('def main(): pass\\n')\nimport lib",
         "what functions of lib.py computed",
     ),
+    "exec": ("exec('def f(): return np.arange(3)')", "what functions of script.py computed"),
+    "module": (
+        "import importlib.util as u\nopen('m.py', 'w').write('def f(): pass')\n"
+        "s = u.spec_from_file_location('m', 'm.py')\nm = u.module_from_spec(s)",
+        "what the module m holds",
+    ),
+    "queue": ("import queue\nq = queue.Queue(); q.put(x + 1)", "what q (Queue) holds"),
+    "iterator": ("i = iter([[x + 1]])", "what i (list_iterator) holds"),
+    "generator": ("g = (a for a in [x + 1])", "what g (generator) holds"),
+    "partial": ("import functools\np = functools.partial(max, x + 1)", "what p (partial) holds"),
+    "closure": ("f = lambda y=x + 1: y", "what f (function) holds"),
+    "method": ("m = (x + 1).sort", "what m (builtin_function_or_method) holds"),
+    "thread's own": ("import threading\nt = threading.local(); t.x = x + 1", "what t (_local)"),
+    "context": (
+        "import contextvars\nc = contextvars.ContextVar('c'); c.set(x + 1)",
+        "what c (ContextVar) holds",
+    ),
+    "memory of C": ("import ctypes\nc = (ctypes.c_int * 3)(1)", "what c (c_int_Array_3) holds"),
     "many": ("many = [np.zeros(1)] * 2 + [np.zeros(1) for _ in range(5000)]", "first 4096"),
     "deep": ("d = [x]\nfor _ in range(20): d = [d]", "nested too deep"),
 }
@@ -131,6 +149,45 @@ def test_what_a_package_draws_for_itself_is_not_the_scripts(tmp_path):
     trace, one = records(tmp_path, "import numpy as np\nx = np.arange(3)\n" + text + "\n")
     assert [name for _scope, name in one] == ["x"], one
     assert not any(key.startswith("unseeded") for key, _text in trace.notes), trace.notes
+
+
+# Objects of Python's own that hold no array, or only such as a variable has shown.
+HARMLESS = """
+import argparse, collections, datetime, functools, io, itertools, logging, pathlib, queue, re, sys
+import threading, time, types
+import numpy as np
+x = np.arange(3)
+log, lock, stream = logging.getLogger("a"), threading.Lock(), io.StringIO()
+thread = threading.Thread(target=print, args=("done",)); thread.start(); thread.join()
+parser = argparse.ArgumentParser()
+arguments = parser.parse_args([])
+today, here, pattern, words = datetime.date(2026, 1, 1), pathlib.Path("."), re.compile("a"), "a"
+mean, absolute, shout = functools.partial(np.mean, x), np.abs, words.upper
+q = queue.Queue(); q.put(x); q.put((1, "a"))
+pairs, numbers, each = zip([1], ["a"]), itertools.count(), (v for v in range(3))
+double = lambda v: 2 * v
+kind = np.dtype("f4")
+Point = collections.namedtuple("Point", "x y")
+"""
+
+
+def test_what_holds_no_array_is_not_told(tmp_path):
+    done, traces = watched(tmp_path, "script", text=HARMLESS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"done\n", b""), done
+    assert unseen(traces["main"]) == []
+
+
+def test_variables_of_namespaces_and_classes_are_seen(tmp_path):
+    text = """
+import argparse, types
+import numpy as np
+space, given = types.SimpleNamespace(w=np.arange(2)), argparse.Namespace(w=np.arange(3))
+Kind = type("Kind", (), {"w": np.arange(4), "__doc__": "none"})
+__hidden = np.arange(5)
+"""
+    trace, found = records(tmp_path, text)
+    assert [name for _, name in found] == ["space.w", "given.w", "Kind.w", "__hidden"]
+    assert unseen(trace) == []
 
 
 @pytest.mark.parametrize("case", UNSEEN)
@@ -156,6 +213,9 @@ c = pd.Series(pd.Categorical(["u", "v" if CHANGE else "u"], categories=["u", "v"
 i = pd.Series([1, 2], index=[3, 4 + CHANGE])
 n = pd.Series([1, None if CHANGE else 2], dtype="Int64")
 d = pd.Series(pd.to_datetime(["2020-01-0%d" % (1 + CHANGE)]).tz_localize("UTC"))
+f = pd.DataFrame({"a": [1.0]}, index=pd.Index([1], name="n%d" % CHANGE))
+f.attrs["w"] = np.arange(2) + CHANGE
+k = pd.Series(pd.Categorical(["u"], categories=["u", "v" if CHANGE else "w"]))
 m = sp.csr_matrix(([1.0, 2 + CHANGE], ([0, 1], [0, CHANGE])), shape=(2, 2))
 """
     trace, one = records(tmp_path / "0", text.replace("CHANGE", "0"))
@@ -165,7 +225,8 @@ m = sp.csr_matrix(([1.0, 2 + CHANGE], ([0, 1], [0, CHANGE])), shape=(2, 2))
     differ = [
         name for key, r in one.items() for name in key[1:] if r["digest"] != other[key]["digest"]
     ]
-    assert differ == ["t['a']", "t['b']", "c", "i.index", "n", "d", "m.data", "m.indices"]
+    tables = ["t['a']", "t['b']", "c", "i.index", "n", "d", "f.attrs['w']", "f.index"]
+    assert differ == [*tables, "k.categories", "m.data", "m.indices"]
 
 
 # ---------------------------------------------------------------- verdicts

@@ -12,10 +12,12 @@ pandas and SciPy themselves are asked for their contents.
 
 import ast
 import collections
+import gc
 import os
 import resource
 import sys
 import threading
+import types
 import warnings
 
 from . import buffers, consumers, core, faults, fresh, native, tensors
@@ -25,6 +27,7 @@ LEAVES = 4096
 DEPTH = 8
 MOST_COPIED = 1 << 28  # bytes of an array that is read through a copy
 MOST_OBJECTS = 1 << 20  # elements of an array of Python objects
+MOST_REACHED = 1 << 16  # objects that are gone through for what one object of Python's own holds
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _SPARSE = {
@@ -67,6 +70,7 @@ class Held:
         self.arrays, self.states = [], []  # (scope, name, array or bytes; None: cannot be read)
         self.unseen = []
         self.visited = {}  # id -> object: kept, so that no id comes twice
+        self.holders = []  # (name, object of Python's own library, which may hold anything)
 
     def missed(self, text):
         if text not in self.unseen:
@@ -122,17 +126,74 @@ class Held:
         """
         kind = type(value)
         module = getattr(kind, "__module__", "") or ""
-        if module in self.own:
+        if isinstance(value, type):
+            if vars(value).get("__module__") in self.own:
+                self.members(name, vars(value), depth)
+        elif isinstance(value, types.ModuleType):
+            if sys.modules.get(vars(value).get("__name__")) is not value:
+                self.missed("what the module %s holds, which was not imported by its name" % name)
+        elif _is_c_data(value):
+            self.missed("what %s (%s) holds" % (name, kind.__name__))
+        elif module in self.own or (module, kind.__name__) in _NAMESPACES:
             if any("__slots__" in vars(base) for base in kind.__mro__[:-1]):
                 self.missed("what %s (%s) holds in slots" % (name, kind.__name__))
             try:
                 inner = object.__getattribute__(value, "__dict__")
             except AttributeError:
                 return
-            for key, part in list(inner.items()):
-                self.walk("%s.%s" % (name, key), part, depth + 1)
+            self.members(name, inner, depth)
+        elif _is_of_python(value, module.partition(".")[0]):
+            self.holders.append((name, value))
         elif not _harmless(value, module.partition(".")[0]):
             self.missed("what %s (%s.%s) holds" % (name, module, kind.__name__))
+
+    def members(self, name, inner, depth):
+        for key, part in list(inner.items()):
+            if not _is_pythons_name(key):
+                self.walk("%s.%s" % (name, key), part, depth + 1)
+
+    def look_into_holders(self):
+        """Queues, iterators, generators, partial functions, closures and their like: who holds
+        something that no variable has shown is told. Their contents have no names, and some can be
+        read only once, so they are not recorded.
+        """
+        modules = [m for m in list(sys.modules.values()) if isinstance(m, types.ModuleType)]
+        ours = {id(vars(module)) for module in modules}
+        for name, value in self.holders:
+            if self.reaches(value, ours):
+                self.missed("what %s (%s) holds" % (name, type(value).__name__))
+
+    def reaches(self, value, ours):
+        """Whether an object holds, at whatever distance, one that may be or have an array and that
+        was not looked at.
+        """
+        seen, waiting = {id(value)}, [value]
+        for holder in waiting:
+            if len(waiting) > MOST_REACHED or type(holder).__name__ in _HIDING:
+                return True
+            for part in self.parts(holder):
+                if id(part) in seen or id(part) in ours or id(part) in self.visited:
+                    continue
+                seen.add(id(part))
+                if type(part) in _PLAIN or isinstance(part, (type, types.ModuleType)):
+                    continue
+                package = (type(part).__module__ or "").partition(".")[0]
+                if _is_of_python(part, package):
+                    waiting.append(part)
+                elif not _harmless(part, package):
+                    return True
+        return False
+
+    def parts(self, holder):
+        """What an object refers to; of a function what is its own, not its globals, and nothing of
+        a library's function.
+        """
+        if not isinstance(holder, types.FunctionType):
+            return gc.get_referents(holder)
+        if holder.__module__ not in self.own:
+            return []
+        own = (holder.__closure__, holder.__defaults__, holder.__kwdefaults__, holder.__dict__)
+        return gc.get_referents(*filter(None, own))
 
     # ------------------------------------------------------------ arrays
 
@@ -187,12 +248,14 @@ class Held:
     def table(self, name, value, depth):
         pandas, kind = self.pandas, type(value)
         if pandas is not None and kind is pandas.DataFrame:
+            self.walk(name + ".attrs", value.attrs, depth + 1)
             self.index(name + ".columns", value.columns)
             self.index(name + ".index", value.index)
             for i, label in enumerate(value.columns.tolist()):
                 self.column("%s[%s]" % (name, tensors._key(label)), value.iloc[:, i])
             return True
         if pandas is not None and kind is pandas.Series:
+            self.walk(name + ".attrs", value.attrs, depth + 1)
             self.index(name + ".index", value.index)
             self.column(name, value)
             return True
@@ -217,13 +280,17 @@ class Held:
             self.array(name, series.to_numpy())
         else:
             self.add(name + ".dtype", str(dtype).encode())
+            if isinstance(dtype, self.pandas.CategoricalDtype):
+                self.index(name + ".categories", dtype.categories)
             self.array(name, series.to_numpy(dtype=object))
 
     def index(self, name, index):
         if type(index) is self.pandas.RangeIndex:
-            self.add(name, repr((index.start, index.stop, index.step)).encode())
+            found = repr((index.start, index.stop, index.step)).encode()
         else:
-            self.add(name, self.objects(index.to_numpy(dtype=object)))
+            found = self.objects(index.to_numpy(dtype=object))
+        names = [*index.names]  # as labels are
+        self.add(name, found and found + (tensors.plain_bytes(names) if any(names) else b""))
 
     # ------------------------------------------------------------ generators
 
@@ -254,14 +321,35 @@ def _flat(state):
     return _flat(state.tolist()) if hasattr(state, "tolist") else [state]
 
 
+_LIBRARY = getattr(sys, "stdlib_module_names", ("builtins", "pathlib", "argparse", "time"))
+_NAMESPACES = {("types", "SimpleNamespace"), ("argparse", "Namespace")}
+_HIDING = ("_local", "ContextVar")  # of these nobody is told what they hold
+
+
+def _is_of_python(value, package):
+    """An object of Python's own library, or a function or method of whomever."""
+    if isinstance(value, (types.FunctionType, types.MethodType, types.BuiltinFunctionType)):
+        return True
+    return package in _LIBRARY
+
+
+def _is_c_data(value):
+    """Memory that a ctypes array or structure shows: no object tells what it points at."""
+    return any(base.__module__ == "_ctypes" for base in type(value).__mro__)
+
+
+def _is_pythons_name(name):
+    """`__file__` and its like; `__mine` is a variable as any other."""
+    return isinstance(name, str) and name.startswith("__") and name.endswith("__")
+
+
 def _harmless(value, package):
-    """A function, a module, a class, an object of Python's own library, a picture."""
-    if isinstance(value, (type, type(sys))) or callable(value) and not hasattr(value, "__dict__"):
+    """What holds no array of the script's: a type of elements, a function of NumPy, a picture."""
+    if callable(value) and not hasattr(value, "__dict__"):
         return True
-    if isinstance(value, (type(_harmless), sys.modules["numpy"].dtype)):
-        return True
-    library = getattr(sys, "stdlib_module_names", ("builtins", "pathlib", "argparse", "time"))
-    return package in library and package != "collections" or package in _PICTURES
+    numpy = sys.modules["numpy"]
+    kinds = (numpy.dtype, numpy.ufunc, type(numpy.mean))
+    return isinstance(value, kinds) or package in _PICTURES
 
 
 # ---------------------------------------------------------------- the script
@@ -315,14 +403,19 @@ def _computing_packages():
 
 
 def _has_functions(file):
-    """Does a file define functions or classes, whose work its variables do not show?"""
+    """Does a file define functions or classes, whose work its variables do not show, or execute
+    text that may?
+    """
     try:
         with open(file, "rb") as f:
             tree = ast.parse(f.read())
     except (OSError, SyntaxError, ValueError, RecursionError):
         return True
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return any(isinstance(node, kinds) for node in ast.walk(tree))
+    return any(
+        isinstance(node, kinds) or isinstance(node, ast.Name) and node.id == "exec"
+        for node in ast.walk(tree)
+    )
 
 
 def _find(file):
@@ -330,7 +423,7 @@ def _find(file):
     for name, module in held.own.items():
         held.scope = os.path.basename(file) if name == "__main__" else name
         for variable, value in list(vars(module).items()):
-            if not variable.startswith("__"):
+            if not _is_pythons_name(variable):
                 held.walk(variable, value)
         there = file if name == "__main__" else os.path.abspath(module.__file__)
         if not there.endswith(".py") or _has_functions(there):
@@ -338,6 +431,7 @@ def _find(file):
                 "what functions of %s computed and did not leave in its variables"
                 % os.path.basename(there)
             )
+    held.look_into_holders()
     packages = list(_computing_packages())
     for package in packages:
         held.missed("what the package %s computed" % package)

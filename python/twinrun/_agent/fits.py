@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 
-from . import buffers, core, fitted, handed, rng, sites, steps, tensors
+from . import buffers, code_reads, core, fitted, handed, rng, sites, steps, tensors
 from .core import S, T, hook
 from .native import (
     ACTIVATION,
@@ -24,6 +24,7 @@ from .native import (
     DATA,
     FORWARD,
     HYPER,
+    IN,
     OPTIMIZER,
     SKETCH,
     STATS,
@@ -136,6 +137,15 @@ class _Records:
         for suffix, value in inner:
             self.add(phase, kind, suffix.lstrip("."), value)
 
+    def tell_variables(self):
+        """What functions of the job read beside all this was not seen."""
+        names = code_reads.variables(self.look.code)
+        if names:
+            handed.unseen(
+                self.token.label,
+                "reads %s, which is not looked into" % ", ".join(names[:MISSED]),
+            )
+
     def missed(self):
         """[(name, why)] since the last call."""
         found, self.look.missed = self.look.missed, []
@@ -159,13 +169,16 @@ def _begins(thing, name, given, token):
     token.watched = True
     rng.check("user code")
     records = _Records(token)
+    # Behind a fit, lines of the job may have made the data with it, by predict() for one.
+    kind = IN if _state["seen"] else BATCH
     for key, value in given.items():
         if value is not None and value is not thing:
-            records.add(DATA, BATCH, key, value)
+            records.add(DATA, kind, key, value)
     for key, why in records.missed():
         handed.unseen(label, "was given %s as %s, which is not looked into" % (why, key))
     if thing is not None and S.level >= TENSORS:
         records.add_members(OPTIMIZER, HYPER, thing)
+    records.tell_variables()
     records.pending.flush()
     core.saw("batch")
 
@@ -180,6 +193,7 @@ def _ends(token, thing, result):
         records.add_members(OPTIMIZER, WEIGHT, thing)
     elif result is not None:
         records.add(OPTIMIZER, WEIGHT, "result", result)
+    records.tell_variables()
     missed = records.missed()
     for key, why in missed[:MISSED]:
         core.unseen("%s.%s: %s is not looked into" % (token.label, key, why))
@@ -193,6 +207,9 @@ def _ends(token, thing, result):
     core.saw("weight")
     _state["seen"] += 1
     if not S.torch:
+        if "fits" not in S.seen:  # what lies between them is not seen
+            S.seen.add("fits")
+            core.note("fits", "from step %d on" % S.step)
         steps.close()
 
 

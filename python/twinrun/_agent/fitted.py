@@ -17,7 +17,7 @@ import sys
 import types
 from array import array as numbers_of
 
-from . import faults
+from . import code_reads, faults
 
 NAMES = 2048  # arrays that get a record of their own; the contents of more go into the digest
 DEPTH = 60  # of objects in objects, some four frames of Python each
@@ -132,10 +132,12 @@ def _says_less(cls):
 
 
 class Look:
-    """One look at some objects. `arrays`: (name, array) in order; `missed`: (name, why)."""
+    """One look at some objects. `arrays`: (name, array) in order; `missed`: (name, why); `code`:
+    functions and classes of the job.
+    """
 
     def __init__(self):
-        self.arrays, self.missed = [], []
+        self.arrays, self.missed, self.code = [], [], []
         self._known = {}  # id -> what stands for the object
         self._held = []  # so that no two objects of this look have one id
         self._inside = 0  # of a set, whose elements have no names
@@ -177,7 +179,7 @@ class Look:
         if special is not None:
             return special(self, value, name)
         if isinstance(value, type):
-            return _global_name(value)
+            return self._class(value, name)
         numpy = _numpy()
         if numpy is not None:
             if cls is numpy.ndarray:
@@ -186,7 +188,7 @@ class Look:
                 array = numpy.asarray(value)
                 return hashed(b"generic", _global_name(cls), self._contents(numpy, array, name))
             if isinstance(value, numpy.ufunc):
-                return b"u" + value.__name__.encode()
+                return self._ufunc(value, name)
         return self._by_pickle(value, name)
 
     # ------------------------------------------------------------ containers
@@ -269,9 +271,35 @@ class Look:
             low = (value - high).astype(numpy.float64)
         return hashed(high.tobytes(), low.tobytes())
 
-    # ------------------------------------------------------------ functions
+    # ------------------------------------------------------------ classes and functions
+
+    def _class(self, value, name):
+        """A library's by its name; the job's with its methods and variables, which are state as an
+        object's attributes are.
+        """
+        if not code_reads.of_job(value):
+            return _global_name(value)
+        self.code.append(value)
+        parts = []
+        for key, inner in sorted(vars(value).items()):
+            inner = getattr(inner, "__func__", inner)
+            if not isinstance(inner, types.FunctionType):
+                if hasattr(type(inner), "__get__") or type(inner).__module__ == "_abc":
+                    continue
+                if key.startswith("__") and key.endswith("__"):
+                    continue  # Python's own, `__doc__` for one
+            parts += [key.encode(), self.value(inner, "%s.%s" % (name, key))]
+        bases = [self.value(base, name) for base in value.__bases__]
+        return hashed(b"class", _global_name(value), *bases, *parts)
+
+    def _ufunc(self, value, name):
+        for module in ("numpy", "scipy.special"):
+            if getattr(sys.modules.get(module), value.__name__, None) is value:
+                return b"u" + value.__name__.encode()
+        return self._miss(name, "a ufunc that is none of NumPy's")
 
     def _function(self, value, name):
+        self.code.append(value)
         cells = []
         for cell in value.__closure__ or ():
             try:
@@ -372,6 +400,14 @@ def _class_name(thing):
     )
 
 
+def _is_at(module, name, thing):
+    """Whether a name leads to this object, so that it stands for all that the object is."""
+    found = sys.modules.get(module) if module else thing
+    for part in name.split(".") if module else ():
+        found = getattr(found, part, None)
+    return found is thing
+
+
 def members(thing):
     """(what says how the object is made, [(suffix, value)] of what it holds)."""
     cls = type(thing)
@@ -382,6 +418,11 @@ def members(thing):
     if reduced is None:
         return (cls,), _named(attributes_of(thing))
     if isinstance(reduced, str):
+        wrapped = getattr(thing, "__wrapped__", None)  # a function with a cache
+        if isinstance(wrapped, types.FunctionType):
+            return (cls, reduced), [(".__wrapped__", wrapped)]
+        if not _is_at(getattr(thing, "__module__", None), reduced, thing):
+            raise Missing("a %s" % _class_name(thing))
         return (cls, reduced), []
     if type(reduced) is not tuple or not 2 <= len(reduced) <= 6:
         raise Missing("a %s, whose __reduce__ gives no state" % _class_name(thing))
