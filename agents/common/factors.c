@@ -6,6 +6,7 @@
 #include "state.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,6 +298,36 @@ const struct tw_hot_plan *tw_hot_plan(void)
 
 /* ---- life */
 
+/* Stops at us, or at libc, whichever was loaded first. */
+static int find_first(struct dl_phdr_info *object, size_t bytes, void *before_libc)
+{
+    (void)bytes;
+    const ElfW(Addr) here = (ElfW(Addr))(uintptr_t)&owner;
+    for (size_t i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &object->dlpi_phdr[i];
+        if (p->p_type == PT_LOAD && here - object->dlpi_addr - p->p_vaddr < p->p_memsz) {
+            *(bool *)before_libc = true;
+            return 1;
+        }
+    }
+    return tw_ends(object->dlpi_name, "/libc.so.6");
+}
+
+/* Where LD_PRELOAD was lost on the way, Python loads this library itself: behind libc, in front of
+ * none of its functions. What is armed then acts on nothing, and says so. */
+static void give_up_behind_libc(void)
+{
+    bool before_libc = false;
+    dl_iterate_phdr(find_first, &before_libc);
+    for (int f = 0; !before_libc && f < TW_FACTORS; f++) {
+        char key[32];
+        if (atomic_exchange(&tw_factors[f].mode, TW_FACTOR_OFF) <= TW_FACTOR_COUNT)
+            continue;
+        snprintf(key, sizeof key, "effect.%s", tw_factor_names[f]);
+        tw_folder_factor(key, "failed: libtwinrun.so is not preloaded in this process");
+    }
+}
+
 void tw_factors_start(void)
 {
     read_once();
@@ -304,6 +335,7 @@ void tw_factors_start(void)
         tw_folder_fault("TWINRUN_FACTORS", fault);
     if (!tw_factors_any())
         return;
+    give_up_behind_libc();
     bool hot = dlsym(RTLD_DEFAULT, "tw_hot_here") != NULL;
     const char *no_malloc = NULL;
     if (!hot)

@@ -243,3 +243,36 @@ def test_everything_pinned_repeats(pinned, twinrun, python, script, light):
     outs = [pinned("all", python, "job.py")[0] for _ in range(2)]
     assert outs[0] == outs[1]
     assert len(set(free(twinrun, python, "job.py"))) == 2
+
+
+@pytest.mark.parametrize(
+    "pin, second",
+    [
+        ("hash-seed", "[python, '-E', 'rank.py']"),
+        ("hash-seed", "[python, '-R', 'rank.py']"),
+        ("entropy", "['env', '-u', 'LD_PRELOAD', python, 'rank.py']"),
+    ],
+)
+def test_a_pin_that_holds_one_of_two_processes_alone_is_none(twinrun, script, pin, second):
+    """The variable arrives, the library is loaded, and still the second process is not held."""
+    script(
+        "rank.py",
+        """
+        import os, twinrun
+        twinrun.record("weights", b"%d" % (hash("word") + os.urandom(1)[0]))
+        """,
+    )
+    script(
+        "job.py",
+        f"""
+        import subprocess, sys
+        python = sys.executable
+        subprocess.check_call([python, "rank.py"])
+        if len(sys.argv) > 1:
+            subprocess.check_call({second})
+        """,
+    )
+    one = twinrun("run", "--pin", pin, "--", sys.executable, "job.py")
+    both = twinrun("run", "--pin", pin, "--", sys.executable, "job.py", "both")
+    assert said(one.err, "pinned") == [pin], one
+    assert said(both.err, "NOT pinned") == [pin], both

@@ -58,8 +58,20 @@ GENERATORS = {
 
 
 def salt():
+    """Whether the interpreter took PYTHONHASHSEED: `-E` and `-I` leave it alone, `-R` draws anyway."""
     value = os.environ.get("PYTHONHASHSEED", "random")
-    return "fixed" if value.isdigit() and not sys.flags.ignore_environment else "random"
+    taken = value.isdigit() and not sys.flags.ignore_environment
+    # of seeds, the flag tells 0 alone from a draw
+    drawn = taken and int(value) == 0 and sys.flags.hash_randomization
+    return "fixed" if taken and not drawn else "random"
+
+
+def tell_salt():
+    """The variable may have arrived and still hold nothing."""
+    held = os.environ.get("TWINRUN_HELD", "").split(",")
+    if "PYTHONHASHSEED" in held and salt() == "random":
+        why = "failed: Python was started with -E, -I or -R: it ignores PYTHONHASHSEED"
+        pins.write([("hash-seed", why)])
 
 
 def report():

@@ -145,6 +145,7 @@ def _write(lines):
 def begins():
     """Never raises: what cannot be told is left out."""
     try:
+        watch.tell_salt()
         lines = (
             _pairs("version", _versions)
             + _pairs("setting", _settings)
