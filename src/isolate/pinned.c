@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 
 enum { VERDICT_BYTES = 256 << 20 };
+#define SCHEMA "twinrun.isolate/1"
 
 /* ---- the search */
 
@@ -70,13 +71,22 @@ static int read_verdict(struct tw_pinned *p, const char *path, struct twin_error
     size_t bytes = 0;
     int rc = tw_read_file(path, VERDICT_BYTES, &text, &bytes, err);
     json_t *j = rc == 0 ? tw_json_load(text, bytes, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    const char *schema = json_string_value(json_object_get(j, "schema"));
     const char *outcome = json_string_value(json_object_get(j, "outcome"));
     const char *run = json_string_value(json_array_get(json_object_get(j, "runs_dir"), 0));
-    if (rc == 0 && outcome && strcmp(outcome, "isolated") == 0) {
+    if (rc == 0 && schema && strcmp(schema, SCHEMA) != 0) {
+        char *found = tw_printable(schema, strlen(schema));
+        rc = twin_error_set(err, TWIN_EVERSION,
+                            "%s: expected the schema " SCHEMA ", found %.60s: another version of "
+                            "twinrun wrote it. Run twinrun isolate again, with this one",
+                            path, found ? found : "another");
+        tw_free(found);
+    }
+    if (rc == 0 && schema && outcome && strcmp(outcome, "isolated") == 0) {
         p->list = causes_of(j);
         p->run = run ? tw_strdup(run) : NULL;
     }
-    if (rc == 0 && outcome && strcmp(outcome, "isolated") != 0)
+    if (rc == 0 && schema && outcome && strcmp(outcome, "no-divergence") == 0)
         rc = twin_error_set(err, TWIN_ENOENT,
                             "the last isolate of this command found no divergence, and so no pin: "
                             "%s. There is nothing to prove; twinrun check without --pinned looks "
@@ -124,6 +134,25 @@ int tw_pins_find(const char *home, char *const *argv, struct tw_pinned *out, str
 
 /* ---- the world */
 
+/* Does the world hold still exactly the factors of the list? isolate writes plain ids, and the list
+ * is said in the verdict: "threads=vary" or "all,-threads" must not stand there as pins. */
+static bool is_of_plain_ids(const struct twin_world *w, const char *list)
+{
+    size_t count = 0;
+    for (const char *at = list; *at; count++) {
+        const size_t n = strcspn(at, ",");
+        bool named = false;
+        for (size_t i = 0; i < w->count && !named; i++) {
+            const char *id = w->setting[i].factor->id;
+            named = strlen(id) == n && memcmp(id, at, n) == 0 && w->setting[i].mode == TWIN_PIN;
+        }
+        if (!named)
+            return false;
+        at += n + (at[n] == ',');
+    }
+    return count == w->count;
+}
+
 int tw_pins_world(struct tw_pinned *p, char *const *argv, const char *factor_file,
                   struct twin_error *err)
 {
@@ -137,6 +166,11 @@ int tw_pins_world(struct tw_pinned *p, char *const *argv, const char *factor_fil
                               "isolate named %s, which a check cannot hold still: %s. The report "
                               "of the search says what else to do: %s/report.html",
                               p->list, why.message, p->folder);
+    if (!is_of_plain_ids(&p->world, p->list))
+        return twin_error_set(err, TWIN_EFORMAT,
+                              "%s/verdict.json: expected causes by the names that twinrun factors "
+                              "lists, each once; found %s. Run twinrun isolate again",
+                              p->folder, p->list);
     rc = twin_world_plan(&p->world, argv, &p->plan, err);
     /* as in the search: each factor is held by its own pin */
     return rc ? rc : twin_world_plan_apart(&p->plan, &p->world, err);

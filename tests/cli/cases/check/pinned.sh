@@ -45,6 +45,14 @@ check -- sh job.sh "$TRAINER" "$PYTHON"
 mv .twinrun/elsewhere .twinrun/runs
 echo '{"outcome": "isolated", "claims": [{"claim": "cause", "factor": 7}], "runs_dir": [3]}' >.twinrun/searches/"$(ls .twinrun/searches)"/verdict.json
 check -- sh job.sh "$TRAINER" "$PYTHON"
+said() {
+    echo "{\"schema\": \"twinrun.isolate/$1\", \"outcome\": \"isolated\", \"claims\": [{\"claim\": \"cause\", \"factor\": \"$2\"}], \"runs_dir\": [\"$(ls -d .twinrun/runs/*baseline* | head -n 1)\"]}"
+}
+for lie in '1 hash-seed=vary' '1 all' '1 -threads,hash-seed' '1 hash-seed,hash-seed' '2 hash-seed'; do
+    # shellcheck disable=SC2086
+    said $lie >.twinrun/searches/"$(ls .twinrun/searches)"/verdict.json
+    check -- sh job.sh "$TRAINER" "$PYTHON"
+done
 echo "--- options that do not go with it"
 check --a true --b false
 check --control -- true
