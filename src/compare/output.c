@@ -102,12 +102,9 @@ char *tw_last_printed(struct tw_cmp *c, const struct twin_run *run)
         start++;
     if (start >= 0 && start < n) {
         const size_t most = 200, bytes = (size_t)(n - start);
-        const bool whole = bytes <= most;
-        char *shown = tw_printable(text + start, whole ? bytes : most);
-        c->oom |= !shown;
-        if (shown)
-            line = tw_cmp_text(c, "%s%s", shown, whole ? "" : "...");
-        tw_free(shown);
+        /* as it is, up to a NUL: what shows a note makes it safe */
+        const int shown = (int)strnlen(text + start, bytes < most ? bytes : most);
+        line = tw_cmp_text(c, "%.*s%s", shown, text + start, (size_t)shown < bytes ? "..." : "");
     }
     if (fd >= 0)
         close(fd);

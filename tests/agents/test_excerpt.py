@@ -62,6 +62,12 @@ def test_the_lines_around_the_first_divergence(twinrun, script, tmp_path, browse
     twinrun("check", "--fresh-dir", *check[1:], "job.py")
     block, _ = shown(path)
     assert "hunter2" not in block and "api_token" in block and "[redacted]" in block, block
+    # nor a half of one where a line is cut; a tab is the space that it is in an editor
+    token = "ghp_" + "0123456789abcdefghij" * 2
+    script("job.py", JOB.replace("# the noise <b>", "a =\t1 #" + " " * 180 + token))
+    twinrun(*check, "job.py")
+    block, _ = shown(path)
+    assert "ghp_" not in block and "     3      a = 1 # " in block, block
     # a file of which nothing was recorded, such as a module
     script("inner.py", JOB)
     script("outer.py", 'import runpy\nrunpy.run_path("inner.py")\n')

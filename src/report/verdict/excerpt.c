@@ -17,8 +17,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* AROUND: lines before and behind that of the finding. */
-enum { FILE_BYTES = 2 << 20, AROUND = 3, LINE_BYTES = 200 };
+/* AROUND: lines before and behind that of the finding. Of each LINE_BYTES are shown, and LOOK_BYTES
+ * are searched for secrets. */
+enum { FILE_BYTES = 2 << 20, AROUND = 3, LINE_BYTES = 200, LOOK_BYTES = 4096, TAB = 8 };
 
 /* A file as the record has it. */
 struct recorded {
@@ -120,19 +121,38 @@ static char *read_recorded(const struct recorded *r, size_t *bytes, const char *
     return NULL;
 }
 
-/* Appends one line, with its number. */
+/* The line with its tabs as spaces; NULL: no memory. */
+static char *spread(const char *line, size_t n)
+{
+    struct tw_buf b = {0};
+    size_t column = 0;
+    for (size_t i = 0; i < n && line[i]; i++, column++) {
+        if (line[i] != '\t') {
+            tw_buf_append(&b, line + i, 1);
+            continue;
+        }
+        for (tw_buf_puts(&b, " "); (column + 1) % TAB; column++)
+            tw_buf_puts(&b, " ");
+    }
+    return tw_buf_steal(&b);
+}
+
+/* Appends one line, with its number. It is cut behind the look for secrets, which finds no half of
+ * one. */
 static void add_line(struct tw_buf *b, const struct twin_redactor *safe, const char *line, size_t n,
                      unsigned long number, bool meant)
 {
     while (n && (line[n - 1] == '\r' || line[n - 1] == ' '))
         n--;
-    const bool cut = n > LINE_BYTES;
-    char *own = tw_strndup(line, cut ? LINE_BYTES : n);
+    char *own = spread(line, n < LOOK_BYTES ? n : LOOK_BYTES);
     char *shown = own ? twin_redact(safe, own, NULL) : NULL;
-    if (!shown)
+    if (!shown) {
         b->failed = TWIN_ENOMEM;
-    else
-        tw_buf_printf(b, "%s%5lu  %s%s\n", meant ? ">" : " ", number, shown, cut ? " ..." : "");
+    } else {
+        const bool cut = n > LOOK_BYTES || strlen(shown) > LINE_BYTES;
+        tw_buf_printf(b, "%s%5lu  %.*s%s\n", meant ? ">" : " ", number, (int)LINE_BYTES, shown,
+                      cut ? " ..." : "");
+    }
     tw_free(shown);
     tw_free(own);
 }
