@@ -302,15 +302,6 @@ static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
     return false;
 }
 
-static bool has_note(const struct tw_proc *p, const char *wanted)
-{
-    const char *key, *value;
-    for (size_t i = 0; twin_trace_note(p->trace, i, &key, &value); i++)
-        if (strcmp(key, wanted) == 0)
-            return true;
-    return false;
-}
-
 /* Was nothing of the process looked at but what a script held when it ended? Says so, with how many
  * arrays that were. Such a script speaks for itself alone: of what runs beside it nothing was asked
  * for, unlike in a job that records values on purpose. */
@@ -370,8 +361,8 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
         inputs |= k.inputs || k.values || only_messages(&k);
         results |= k.results || k.values || only_messages(&k);
         messages |= only_messages(&k);
-        eager |= has_note(k.p, "jax.eager");
-        fits |= has_note(k.p, "fits");
+        eager |= twin_trace_note_of(k.p->trace, "jax.eager") != NULL;
+        fits |= twin_trace_note_of(k.p->trace, "fits") != NULL;
         ignored += k.ignored;
         numbers += s->numbers;
         equal += k.out_of_equal;

@@ -152,8 +152,8 @@ bool tw_lines_left_out(const struct tw_cmp *c, const char *text, size_t n);
 int tw_lines_filters(struct tw_cmp *c, struct twin_error *err);
 void tw_lines_filters_free(struct tw_cmp *c);
 
-/* The last line that a run wrote to stderr (to stdout where they were one), printable, 200 bytes at
- * most; the caller frees it. NULL: there is none, or it was not kept. */
+/* The last line that a run wrote to stderr (to stdout where they were one), 200 bytes at most, as
+ * it is: not made safe to print. The caller frees it. NULL: there is none, or it was not kept. */
 char *tw_last_printed(struct tw_cmp *c, const struct twin_run *run);
 int tw_output_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                       struct tw_last_resort *out);

@@ -264,22 +264,23 @@ static void graph_ends(void *executable)
     tell_resource(CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING, &g);
 }
 
-static void module(const void *code, unsigned long bytes)
+static void tell_module(CUpti_CallbackIdResource number, const void *code, unsigned long bytes)
 {
     CUpti_ModuleResourceData m;
     memset(&m, 0xA5, sizeof m);
     m.pCubin = code;
     m.cubinSize = bytes;
-    tell_resource(CUPTI_CBID_RESOURCE_MODULE_LOADED, &m);
+    tell_resource(number, &m);
+}
+
+static void module(const void *code, unsigned long bytes)
+{
+    tell_module(CUPTI_CBID_RESOURCE_MODULE_LOADED, code, bytes);
 }
 
 static void module_ends(const void *code, unsigned long bytes)
 {
-    CUpti_ModuleResourceData m;
-    memset(&m, 0xA5, sizeof m);
-    m.pCubin = code;
-    m.cubinSize = bytes;
-    tell_resource(CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING, &m);
+    tell_module(CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING, code, bytes);
 }
 
 static void fatal(void)

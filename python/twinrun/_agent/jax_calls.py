@@ -8,6 +8,7 @@ than at `twinrun.step()` once the job calls that, and nowhere here in a job that
 PyTorch. Every record lies in some step: the rule decides where it is compared, and leaves none out.
 """
 
+import functools
 import sys
 
 from . import core, jax_arrays, jax_programs, refs, sites, steps, tensors
@@ -106,6 +107,13 @@ def _flat(tree):
     return [found.keystr(path) for path, _leaf in leaves], [leaf for _path, leaf in leaves]
 
 
+def _add(pending, series, values):
+    """Records all leaves of one side of a call. series(place, suffix): the number of a record."""
+    for place, value in enumerate(values):
+        jax_arrays.add(pending, functools.partial(series, place), value, STATS | SKETCH)
+    pending.flush()
+
+
 def _before(program, arguments):
     if not core.begin():
         return None
@@ -115,14 +123,7 @@ def _before(program, arguments):
     pending = tensors.pending()
     if program.digest:
         pending.add_bytes(names.text(), program.digest)
-    for place, value in enumerate(arguments):
-        jax_arrays.add(
-            pending,
-            lambda suffix, place=place: names.argument(place, suffix),
-            value,
-            STATS | SKETCH,
-        )
-    pending.flush()
+    _add(pending, names.argument, arguments)
     core.saw("batch")
     if program.hidden:
         _note_hidden(program)
@@ -143,14 +144,7 @@ def _after(names, results):
     # once, for this record and for the argument that it becomes.
     if not every or S.step % every:
         jax_arrays.keep_digests(results)
-    for place, value in enumerate(results):
-        jax_arrays.add(
-            pending,
-            lambda suffix, place=place: names.result(place, suffix),
-            value,
-            STATS | SKETCH,
-        )
-    pending.flush()
+    _add(pending, names.result, results)
     core.saw("output")
 
 
