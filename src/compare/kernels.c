@@ -179,11 +179,9 @@ static uint64_t code_without(const struct tw_launched *x, const struct tw_launch
     uint64_t n = 0;
     size_t k = 0;
     for (size_t i = 0; i < x->codes; i++) {
-        const struct tw_code *p = &x->code[i];
-        while (k < y->codes && (y->code[k].digest < p->digest ||
-                                (y->code[k].digest == p->digest && y->code[k].bytes < p->bytes)))
+        while (k < y->codes && tw_by_code(&y->code[k], &x->code[i]) < 0)
             k++;
-        if (k < y->codes && y->code[k].digest == p->digest && y->code[k].bytes == p->bytes)
+        if (k < y->codes && tw_by_code(&y->code[k], &x->code[i]) == 0)
             k++;
         else
             n++;

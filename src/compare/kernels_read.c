@@ -76,7 +76,7 @@ static int by_place(const void *x, const void *y)
     return a->place < b->place ? -1 : a->place > b->place;
 }
 
-static int by_code(const void *x, const void *y)
+int tw_by_code(const void *x, const void *y)
 {
     const struct tw_code *a = x, *b = y;
     if (a->digest != b->digest)
@@ -101,7 +101,7 @@ static void order_lists(struct tw_launched *x)
             x->listed[n++] = x->listed[i];
     x->listed_count = n;
     if (x->codes)
-        qsort(x->code, x->codes, sizeof *x->code, by_code);
+        qsort(x->code, x->codes, sizeof *x->code, tw_by_code);
 }
 
 static bool same_thread(const struct tw_launcher *x, const struct tw_launcher *y)

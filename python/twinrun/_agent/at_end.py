@@ -432,7 +432,7 @@ def _find(file):
                 % os.path.basename(there)
             )
     held.look_into_holders()
-    packages = list(_computing_packages())
+    packages = _computing_packages()
     for package in packages:
         held.missed("what the package %s computed" % package)
     if "runpy" in sys.modules:
