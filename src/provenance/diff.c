@@ -4,188 +4,14 @@
  * known.
  *
  * Each part of the record has its function, which knows what a difference there may do to a
- * result's bits (power.c). Lists are held against each other by name, never by place. The result is
- * sorted by that power, so that who reads the first lines has read what matters.
+ * result's bits (power.c). Lists are held against each other by name, never by place.
  */
 #include "differences.h"
 
 #include "base.h"
 
-#include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { SHOWN = 200, SINGLE = 6 }; /* more than SINGLE of a kind become one line */
-
-/* ---- the list */
-
-/* A text of the record, printable and not longer than a line or two. malloc'ed; NULL stays NULL. */
-static char *cut_text(const char *s)
-{
-    char *safe = s ? tw_printable(s, strnlen(s, SHOWN)) : NULL;
-    if (safe && strlen(s) > SHOWN) {
-        char *more = tw_printf("%s...", safe);
-        tw_free(safe);
-        safe = more;
-    }
-    return safe;
-}
-
-void tw_difference(struct tw_differences *d, enum twin_power power, const char *group,
-                   const char *what, const char *a, const char *b, size_t count)
-{
-    assert((unsigned)power <= TWIN_POWER_NOISE);
-    struct twin_world_differences *out = d->out;
-    if (out->count == d->room) {
-        size_t room = d->room ? 2 * d->room : 32;
-        struct twin_world_difference *grown = tw_reallocarray(out->item, room, sizeof *grown);
-        if (!grown) {
-            d->failed = true;
-            return;
-        }
-        out->item = grown;
-        d->room = room;
-    }
-    struct twin_world_difference *x = &out->item[out->count++];
-    *x = (struct twin_world_difference){.power = power,
-                                        .group = group,
-                                        .what = cut_text(what),
-                                        .a = cut_text(a),
-                                        .b = cut_text(b),
-                                        .count = count};
-    d->failed |= !x->what || (a && !x->a) || (b && !x->b);
-}
-
-/* By power, then by group in the order in which a person would ask, then by name. */
-static int by_power(const void *x, const void *y)
-{
-    const struct twin_world_difference *a = x, *b = y;
-    static const char *const order[] = {"code",         "configuration", "data",     "libraries",
-                                        "accelerators", "processor",     "seeds",    "settings",
-                                        "launch",       "variables",     "packages", "system"};
-    int at[2] = {0, 0};
-    if (a->power != b->power)
-        return a->power < b->power ? -1 : 1;
-    for (int i = 0; i < (int)(sizeof order / sizeof order[0]); i++) {
-        at[0] = strcmp(a->group, order[i]) == 0 ? i : at[0];
-        at[1] = strcmp(b->group, order[i]) == 0 ? i : at[1];
-    }
-    return at[0] != at[1] ? at[0] - at[1] : strcmp(a->what, b->what);
-}
-
-int tw_differences_finish(struct tw_differences *d, struct twin_error *err)
-{
-    if (d->failed) {
-        twin_world_differences_free(d->out);
-        return tw_no_memory(err, "comparing provenance");
-    }
-    if (d->out->count > 1)
-        qsort(d->out->item, d->out->count, sizeof *d->out->item, by_power);
-    return 0;
-}
-
-void twin_world_differences_free(struct twin_world_differences *d)
-{
-    for (size_t i = 0; i < d->count; i++) {
-        tw_free(d->item[i].what);
-        tw_free(d->item[i].a);
-        tw_free(d->item[i].b);
-        tw_free(d->item[i].groups);
-    }
-    tw_free(d->item);
-    *d = (struct twin_world_differences){0};
-}
-
-/* ---- values */
-
-json_t *tw_pv_at(const json_t *o, const char *path)
-{
-    while (o && *path) {
-        char key[64];
-        size_t n = strcspn(path, "/");
-        snprintf(key, sizeof key, "%.*s", (int)n, path);
-        o = json_object_get(o, key);
-        path += n + (path[n] == '/');
-    }
-    return (json_t *)o;
-}
-
-char *tw_pv_shown(const json_t *v)
-{
-    if (!v || json_is_null(v))
-        return NULL;
-    if (json_is_string(v))
-        return tw_strdup(json_string_value(v));
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
-    char *copy = text ? tw_strdup(text) : NULL;
-    free(text);
-    return copy;
-}
-
-/* Differ, both being known. */
-static bool differ(const json_t *a, const json_t *b)
-{
-    return a && b && !json_equal(a, b);
-}
-
-/* One value by its path in both records. */
-static void diff_value(struct tw_differences *d, const json_t *a, const json_t *b, const char *path,
-                       enum twin_power power, const char *group, const char *what)
-{
-    const json_t *x = tw_pv_at(a, path), *y = tw_pv_at(b, path);
-    if (!differ(x, y))
-        return;
-    char *p = tw_pv_shown(x), *q = tw_pv_shown(y);
-    tw_difference(d, power, group, what, p, q, 1);
-    tw_free(p);
-    tw_free(q);
-}
-
-/* Do two objects differ under a name? One that is not there is a value of its own, null is not. */
-static bool differ_by_name(const json_t *a, const json_t *b, const char *key)
-{
-    const json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
-    /* null: not known, unlike a name that is not there */
-    return !json_is_null(x) && !json_is_null(y) && !json_equal(x, y);
-}
-
-/* Two objects name by name. power(name) ranks each; many of one power become one line that names
- * the first, but never those of high power: each of them may be the cause. */
-static void diff_names(struct tw_differences *d, const json_t *a, const json_t *b,
-                       const char *group, const char *many, enum twin_power (*power)(const char *))
-{
-    json_t *all = json_object(), *v;
-    const char *key;
-    size_t count[TWIN_POWER_NOISE + 1] = {0};
-    if (!a || !b || !all || json_object_update(all, (json_t *)a) != 0 ||
-        json_object_update_missing(all, (json_t *)b) != 0) {
-        json_decref(all);
-        return;
-    }
-    json_object_foreach (all, key, v)
-        if (differ_by_name(a, b, key))
-            count[power(key)]++;
-    bool told[TWIN_POWER_NOISE + 1] = {false};
-    json_object_foreach (all, key, v) {
-        json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
-        enum twin_power p = power(key);
-        if (!differ_by_name(a, b, key) || told[p])
-            continue;
-        bool gathered = count[p] > SINGLE && p != TWIN_POWER_HIGH;
-        char *s = tw_pv_shown(x);
-        char *t = tw_pv_shown(y);
-        char *what = gathered ? tw_printf("%zu %s, among them %s", count[p], many, key)
-                              : tw_strdup(key);
-        const size_t times = gathered ? count[p] : 1;
-        tw_difference(d, p, group, what ? what : key, s, t, times);
-        told[p] = gathered;
-        tw_free(what);
-        tw_free(s);
-        tw_free(t);
-    }
-    json_decref(all);
-}
 
 /* ---- code */
 
@@ -270,16 +96,16 @@ static void diff_code(struct tw_differences *d, const json_t *a, const json_t *b
         json_is_true(json_object_get(y, "untracked_all_listed"))) {
         p = digests_of(json_object_get(x, "untracked"));
         q = digests_of(json_object_get(y, "untracked"));
-        diff_names(d, p, q, "code", "untracked files", medium);
+        tw_diff_names(d, p, q, "code", "untracked files", medium);
         json_decref(p);
         json_decref(q);
     }
     const char *script = json_string_value(tw_pv_at(a, "programs/entry/path"));
-    diff_value(d, a, b, "programs/entry/sha256", TWIN_POWER_HIGH, "code",
-               script ? script : "script");
-    diff_value(d, a, b, "programs/entry/name", TWIN_POWER_HIGH, "code", "module");
-    diff_value(d, a, b, "code/branch", TWIN_POWER_NOISE, "code", "branch");
-    diff_value(d, a, b, "code/remotes", TWIN_POWER_NOISE, "code", "remotes");
+    tw_diff_value(d, a, b, "programs/entry/sha256", TWIN_POWER_HIGH, "code",
+                  script ? script : "script");
+    tw_diff_value(d, a, b, "programs/entry/name", TWIN_POWER_HIGH, "code", "module");
+    tw_diff_value(d, a, b, "code/branch", TWIN_POWER_NOISE, "code", "branch");
+    tw_diff_value(d, a, b, "code/remotes", TWIN_POWER_NOISE, "code", "remotes");
 }
 
 /* ---- configuration, data */
@@ -299,8 +125,8 @@ static char *joined_words(const json_t *list)
 /* The command and the files it names. A file with other bytes that says the same is noise. */
 static void diff_configuration(struct tw_differences *d, const json_t *a, const json_t *b)
 {
-    if (differ(tw_pv_at(a, "config/argv_digest/canonical"),
-               tw_pv_at(b, "config/argv_digest/canonical"))) {
+    if (tw_values_differ(tw_pv_at(a, "config/argv_digest/canonical"),
+                         tw_pv_at(b, "config/argv_digest/canonical"))) {
         char *p = joined_words(tw_pv_at(a, "config/argv")),
              *q = joined_words(tw_pv_at(b, "config/argv"));
         tw_difference(d, TWIN_POWER_HIGH, "configuration", "command", p, q, 1);
@@ -313,11 +139,11 @@ static void diff_configuration(struct tw_differences *d, const json_t *a, const 
     const char *path;
     json_object_foreach (x, path, item) {
         const json_t *other = json_object_get(y, path);
-        bool says_other = differ(json_object_get(item, "canonical"),
-                                 json_object_get(other, "canonical"));
+        bool says_other = tw_values_differ(json_object_get(item, "canonical"),
+                                           json_object_get(other, "canonical"));
         bool has_canonical = json_object_get(item, "canonical") &&
                              json_object_get(other, "canonical");
-        if (!differ(json_object_get(item, "raw"), json_object_get(other, "raw")))
+        if (!tw_values_differ(json_object_get(item, "raw"), json_object_get(other, "raw")))
             continue;
         char *p = tw_printf("%.12s", json_string_value(json_object_get(item, "raw")));
         char *q = tw_printf("%.12s", json_string_value(json_object_get(other, "raw")));
@@ -342,11 +168,11 @@ static void diff_data(struct tw_differences *d, const json_t *a, const json_t *b
         const json_t *other = json_object_get(y, path);
         bool contents = false;
         for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !contents; i++)
-            if ((contents = differ(json_object_get(item, keys[i]),
-                                   json_object_get(other, keys[i]))))
-                diff_value(d, item, other, keys[i], TWIN_POWER_HIGH, "data", path);
+            if ((contents = tw_values_differ(json_object_get(item, keys[i]),
+                                             json_object_get(other, keys[i]))))
+                tw_diff_value(d, item, other, keys[i], TWIN_POWER_HIGH, "data", path);
         if (!contents && !json_object_get(item, "sha256"))
-            diff_value(d, item, other, "mtime_ns", TWIN_POWER_MEDIUM, "data", path);
+            tw_diff_value(d, item, other, "mtime_ns", TWIN_POWER_MEDIUM, "data", path);
     }
     json_decref(x);
     json_decref(y);
@@ -354,8 +180,8 @@ static void diff_data(struct tw_differences *d, const json_t *a, const json_t *b
     for (size_t i = 0; i < json_array_size(verified) && i < json_array_size(other); i++) {
         const char *folder = json_string_value(
             json_object_get(json_array_get(verified, i), "folder"));
-        diff_value(d, json_array_get(verified, i), json_array_get(other, i), "root",
-                   TWIN_POWER_HIGH, "data", folder ? folder : "snapshot");
+        tw_diff_value(d, json_array_get(verified, i), json_array_get(other, i), "root",
+                      TWIN_POWER_HIGH, "data", folder ? folder : "snapshot");
     }
 }
 
@@ -434,9 +260,9 @@ static void diff_libraries(struct tw_differences *d, const json_t *a, const json
     json_decref(x);
     json_decref(y);
     json_decref(all);
-    diff_names(d, tw_pv_at(json_array_get(json_object_get(a, "ranks"), 0), "versions"),
-               tw_pv_at(json_array_get(json_object_get(b, "ranks"), 0), "versions"), "libraries",
-               "versions", tw_power_of_version);
+    tw_diff_names(d, tw_pv_at(json_array_get(json_object_get(a, "ranks"), 0), "versions"),
+                  tw_pv_at(json_array_get(json_object_get(b, "ranks"), 0), "versions"), "libraries",
+                  "versions", tw_power_of_version);
 }
 
 /* ---- machine */
@@ -451,7 +277,7 @@ static void rows(struct tw_differences *d, const json_t *a, const json_t *b, con
                  const struct row *row, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        diff_value(d, a, b, row[i].path, row[i].power, group, row[i].what);
+        tw_diff_value(d, a, b, row[i].path, row[i].power, group, row[i].what);
 }
 
 static const char *text_or_fewer(const struct tw_buf *only)
@@ -560,115 +386,9 @@ static void diff_machine(struct tw_differences *d, const json_t *a, const json_t
     for (size_t i = 0; i < json_array_size(x) && i < json_array_size(y); i++)
         rows(d, json_array_get(x, i), json_array_get(y, i), "accelerators", each,
              sizeof each / sizeof each[0]);
-    diff_names(d, tw_pv_at(a, "environment/compilers"), tw_pv_at(b, "environment/compilers"),
-               "system", "compilers", compiler_power);
+    tw_diff_names(d, tw_pv_at(a, "environment/compilers"), tw_pv_at(b, "environment/compilers"),
+                  "system", "compilers", compiler_power);
     rows(d, a, b, "system", system, sizeof system / sizeof system[0]);
-}
-
-/* ---- launch, seeds */
-
-static enum twin_power high(const char *name)
-{
-    (void)name;
-    return TWIN_POWER_HIGH;
-}
-
-static enum twin_power low(const char *name)
-{
-    (void)name;
-    return TWIN_POWER_LOW;
-}
-
-static enum twin_power of_package(const char *name)
-{
-    enum twin_power p = tw_power_of_version(name);
-    return p == TWIN_POWER_HIGH ? p : TWIN_POWER_MEDIUM;
-}
-
-/* Generators whose first state differs. One that nobody drew from (its last state is its first) is
- * noise: it is as the entropy left it. */
-static void generators(struct tw_differences *d, const json_t *a, const json_t *b)
-{
-    const json_t *x = json_object_get(a, "generators"), *y = json_object_get(b, "generators");
-    static const char *const all[][3] = {{"random.first", "random.last", "Python's random"},
-                                         {"numpy.first", "numpy.last", "NumPy"},
-                                         {"torch.first", "torch.last", "PyTorch"}};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const json_t *p = json_object_get(x, all[i][0]), *q = json_object_get(y, all[i][0]);
-        bool unused = json_equal(p, json_object_get(x, all[i][1])) &&
-                      json_equal(q, json_object_get(y, all[i][1]));
-        if (!differ(p, q))
-            continue;
-        char *s = tw_pv_shown(p);
-        char *t = tw_pv_shown(q);
-        char *what = tw_printf("state of %s%s", all[i][2], unused ? " (not used)" : "");
-        tw_difference(d, unused ? TWIN_POWER_NOISE : TWIN_POWER_HIGH, "seeds",
-                      what ? what : all[i][2], s, t, 1);
-        tw_free(s);
-        tw_free(t);
-        tw_free(what);
-    }
-}
-
-/* Variables that the job's processes had and the launcher had not: set by the job, or by what
- * starts its ranks. */
-static json_t *own_variables(const json_t *p)
-{
-    json_t *o = json_deep_copy(
-        tw_pv_at(json_array_get(json_object_get(p, "ranks"), 0), "variables"));
-    json_t *v;
-    const char *name;
-    void *next;
-    json_object_foreach_safe (o, next, name, v)
-        if (json_object_get(tw_pv_at(p, "launch/variables"), name))
-            json_object_del(o, name);
-    return o;
-}
-
-/* Variables but for those whose values are digests under different keys: these would differ in any
- * case. */
-static json_t *comparable_variables(const json_t *p, bool same_key)
-{
-    json_t *o = json_deep_copy(tw_pv_at(p, "launch/variables")), *v;
-    const char *name;
-    void *next;
-    json_object_foreach_safe (o, next, name, v)
-        if (!same_key && json_is_string(v) && twin_redacted(json_string_value(v)))
-            json_object_del(o, name);
-    return o;
-}
-
-/* How it was started, seeds and settings of the first rank, and what is installed. Packages that
- * were loaded are among the libraries; here are all. */
-static void diff_launch(struct tw_differences *d, const json_t *a, const json_t *b)
-{
-    const json_t *x = json_array_get(json_object_get(a, "ranks"), 0);
-    const json_t *y = json_array_get(json_object_get(b, "ranks"), 0);
-    bool same_key = json_equal(json_object_get(a, "redaction_key"),
-                               json_object_get(b, "redaction_key"));
-    /* 0: the job ended before anybody looked at its processes. */
-    if (json_integer_value(tw_pv_at(a, "launch/world")) > 0 &&
-        json_integer_value(tw_pv_at(b, "launch/world")) > 0)
-        diff_value(d, a, b, "launch/world", TWIN_POWER_HIGH, "launch", "ranks");
-    diff_value(d, a, b, "launch/files", TWIN_POWER_HIGH, "launch", "files that steer collectives");
-    diff_value(d, a, b, "launch/scheduler", TWIN_POWER_NOISE, "launch", "scheduler");
-    json_t *p = comparable_variables(a, same_key), *q = comparable_variables(b, same_key);
-    diff_names(d, p, q, "variables", "variables", tw_power_of_variable);
-    json_decref(p);
-    json_decref(q);
-    p = own_variables(a);
-    q = own_variables(b);
-    diff_names(d, p, q, "variables", "variables", tw_power_of_variable);
-    json_decref(p);
-    json_decref(q);
-    diff_names(d, tw_pv_at(x, "settings"), tw_pv_at(y, "settings"), "settings", "settings", high);
-    generators(d, x, y);
-    diff_names(d, tw_pv_at(a, "packages/python"), tw_pv_at(b, "packages/python"), "packages",
-               "Python packages", of_package);
-    diff_names(d, tw_pv_at(a, "packages/conda"), tw_pv_at(b, "packages/conda"), "packages",
-               "conda packages", medium);
-    diff_names(d, tw_pv_at(a, "packages/dpkg"), tw_pv_at(b, "packages/dpkg"), "packages",
-               "system packages", low);
 }
 
 int twin_provenance_diff(const struct json_t *a, const struct json_t *b,
@@ -681,6 +401,6 @@ int twin_provenance_diff(const struct json_t *a, const struct json_t *b,
     diff_data(&d, a, b);
     diff_libraries(&d, a, b);
     diff_machine(&d, a, b);
-    diff_launch(&d, a, b);
+    tw_diff_launch(&d, a, b);
     return tw_differences_finish(&d, err);
 }

@@ -18,6 +18,17 @@ void tw_difference(struct tw_differences *d, enum twin_power power, const char *
 /* sorts; frees on failure */
 int tw_differences_finish(struct tw_differences *d, struct twin_error *err);
 
+/* Differ, both being known. */
+bool tw_values_differ(const json_t *a, const json_t *b);
+/* One value by its path in both records. */
+void tw_diff_value(struct tw_differences *d, const json_t *a, const json_t *b, const char *path,
+                   enum twin_power power, const char *group, const char *what);
+/* Two objects name by name. power(name) ranks each; many of one power become one line that names
+ * the first, but never those of high power: each of them may be the cause. */
+void tw_diff_names(struct tw_differences *d, const json_t *a, const json_t *b, const char *group,
+                   const char *many, enum twin_power (*power)(const char *));
+void tw_diff_launch(struct tw_differences *d, const json_t *a, const json_t *b); /* diff_launch.c */
+
 /* A value as text; NULL for null and what is not there. tw_free. */
 char *tw_pv_shown(const json_t *v);
 json_t *tw_pv_at(const json_t *o, const char *path); /* "a/b/c", borrowed; NULL */

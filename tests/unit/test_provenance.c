@@ -372,6 +372,10 @@ static void test_what_is_not_known_makes_no_difference(void **state)
         {"{\"accelerators\":{\"gpus\":[],\"why\":\"the NVIDIA driver does not answer (nvmlInit: "
          "17)\"}}",
          "{\"accelerators\":{\"gpus\":[{\"name\":\"H100\"}],\"driver\":\"580.1\"}}"},
+        /* stopped before its end: what the other one tells there is told of that one alone */
+        {"{\"ranks\":[{\"settings\":{\"threads\":\"2\"},\"generators\":{\"random.first\":\"1\"}}]}",
+         "{\"ranks\":[{\"settings\":{\"threads\":\"4\",\"autocast\":\"off\"},\"settings_at_start\":"
+         "{\"threads\":\"2\"},\"generators\":{\"random.first\":\"1\",\"random.last\":\"2\"}}]}"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
@@ -381,6 +385,35 @@ static void test_what_is_not_known_makes_no_difference(void **state)
                 fail_msg("%s: %s", pairs[i][0], d.item[0].what);
             twin_world_differences_free(&d);
         }
+}
+
+/* A run that was stopped began otherwise; whether it drew, the run that ended tells. */
+static void test_a_run_without_its_end(void **state)
+{
+    static const char stopped[] = "{\"ranks\":[{\"settings\":{\"threads\":\"2\"},\"generators\":{"
+                                  "\"random.first\":\"1\",\"numpy.first\":\"3\"}}]}";
+    static const char whole[] =
+        "{\"ranks\":[{\"settings\":{\"threads\":\"2\",\"autocast\":\"off\"},"
+        "\"settings_at_start\":{\"threads\":\"4\"},\"generators\":{"
+        "\"random.first\":\"5\",\"random.last\":\"5\","
+        "\"numpy.first\":\"6\",\"numpy.last\":\"7\"}}]}";
+    (void)state;
+    for (int turn = 0; turn < 2; turn++) {
+        struct twin_world_differences d = compared(turn ? whole : stopped, turn ? stopped : whole);
+        assert_int_equal(d.count, 3);
+        assert_string_equal(d.item[0].what, "state of NumPy");
+        assert_int_equal(d.item[0].power, TWIN_POWER_HIGH);
+        assert_string_equal(d.item[1].what, "threads");
+        assert_string_equal(turn ? d.item[1].a : d.item[1].b, "4");
+        assert_string_equal(d.item[2].what, "state of Python's random (not used)");
+        assert_int_equal(d.item[2].power, TWIN_POWER_NOISE);
+        twin_world_differences_free(&d);
+    }
+    /* with neither end, nothing tells that nobody drew */
+    static const char other[] = "{\"ranks\":[{\"generators\":{\"random.first\":\"9\"}}]}";
+    struct twin_world_differences d = compared(stopped, other);
+    assert_true(d.count >= 1 && d.item[0].power == TWIN_POWER_HIGH);
+    twin_world_differences_free(&d);
 }
 
 /* A machine without a driver has no GPU: that is known. */
@@ -582,6 +615,7 @@ int main(void)
         cmocka_unit_test(test_the_keyed_replacement),
         cmocka_unit_test(test_what_differs_is_ranked),
         cmocka_unit_test(test_what_is_not_known_makes_no_difference),
+        cmocka_unit_test(test_a_run_without_its_end),
         cmocka_unit_test(test_a_machine_without_a_gpu_is_another_one),
         cmocka_unit_test(test_of_other_types),
         cmocka_unit_test(test_libraries_by_package),
