@@ -23,9 +23,11 @@ EVERY = {
     "MPI_Iallgatherv", "MPI_Alltoall", "MPI_Ialltoall", "MPI_Reduce_scatter",
     "MPI_Ireduce_scatter", "MPI_Reduce_scatter_block", "MPI_Ireduce_scatter_block", "all_reduce",
     "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor",
+    "all_gather_object",
 }  # fmt: skip
-TO_ROOT = {"MPI_Reduce", "MPI_Gather", "MPI_Gatherv", "reduce", "gather"}
-ONE_RECORD, FROM_ROOT = {"MPI_Bcast", "broadcast"}, {"MPI_Scatter", "MPI_Scatterv", "scatter"}
+TO_ROOT = {"MPI_Reduce", "MPI_Gather", "MPI_Gatherv", "reduce", "gather", "gather_object"}
+ONE_RECORD = {"MPI_Bcast", "broadcast", "broadcast_object_list"}
+FROM_ROOT = {"MPI_Scatter", "MPI_Scatterv", "scatter", "scatter_object_list"}
 
 # match: what is equal for who gives and who takes; sure: it is this call, and no other under way
 Exchange = namedtuple("Exchange", "row match sure")
@@ -62,7 +64,7 @@ def exchanges(steps):
             if not shared or "/group " in scope or "/bridge " in scope or kind not in (IN, OUT):
                 continue
             message, sure = MESSAGE.fullmatch(name), True
-            base, _, part = name.partition("[")
+            base, _, part = re.split(": ?/", name)[0].partition("[")  # without a path behind it
             if base.startswith("MPI_") and base.endswith("_c"):
                 base = base[:-2]  # large counts: the same collective
             new = part in ("", "0]")

@@ -32,6 +32,7 @@ WORLD_MAX = 4 << 20  # bytes of what a process said of its surroundings
 STATE, WEIGHT, ORDER = KINDS.index("state"), KINDS.index("weight"), KINDS.index("order")
 MOMENT, GRADIENT = KINDS.index("moment"), KINDS.index("gradient")
 INIT, OPTIMIZER, RNG = map(PHASES.index, ("init", "optimizer", "rng"))
+COLLECTIVE = PHASES.index("collective")
 WRITTEN = PHASES.index("forward"), PHASES.index("backward")  # phases of weights that a line wrote
 # what one of two arms may do in between: evaluate, save, look
 INSERTABLE = tuple(
@@ -232,8 +233,20 @@ class Run:
                 self._steps[name] = Steps(self.path(name))
             except (TraceError, OSError) as e:
                 raise Refuted("%s cannot be read: %s" % (name, e))
+            self._without_own_names(self._steps[name])
             self._steps[name].cut |= self.stopped() or self.json.get("outcome") == "signaled"
         return self._steps[name]
+
+    def _without_own_names(self, steps):
+        """Paths that ranks handed on stand in names of records: what a run is called is left out."""
+        own = None
+        for rows in steps.rows.values():
+            for i, r in enumerate(rows):
+                phase, kind, name, scope, role = r.key
+                if phase == COLLECTIVE and ": /" in name:
+                    own = own or _lines.facts(self.json, self.folder)
+                    name = _lines.masked(name.encode("utf-8", "surrogateescape"), own)
+                    rows[i] = r._replace(key=(phase, kind, name, scope, role))
 
     def readable(self, name):
         """The steps of a trace; None where it cannot be read at all."""

@@ -69,15 +69,24 @@ static const struct {
     {"gather", TO_ROOT},
     {"broadcast", BROADCAST},
     {"scatter", SCATTER},
+    {"all_gather_object", ALL},
+    {"gather_object", TO_ROOT},
+    {"broadcast_object_list", BROADCAST},
+    {"scatter_object_list", SCATTER},
 };
 
 /* ---- names */
 
-/* "all_gather[2]" is part 2 of a call of all_gather. Returns the length of the function's name. */
+/* "all_gather[2]" is part 2 of a call of all_gather, "gather_object: /a" an object with a path in
+ * it. Returns the length of the function's name. */
 static size_t function_length(const char *name, bool *first_part)
 {
-    const char *bracket = strchr(name, '[');
-    *first_part = !bracket || strcmp(bracket, "[0]") == 0;
+    const char *path = strstr(name, ": /");
+    const size_t said = path ? (size_t)(path - name) : strlen(name);
+    const char *bracket = memchr(name, '[', said);
+    *first_part = !bracket || strncmp(bracket, "[0]", 3) == 0;
+    if (path && !bracket)
+        return said;
     return bracket ? (size_t)(bracket - name) : tw_mpi_name_length(name);
 }
 

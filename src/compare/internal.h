@@ -283,6 +283,10 @@ void tw_say_damage(struct tw_cmp *c, const struct tw_proc *p);
 int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t last,
                  struct tw_view *v, struct twin_error *err);
 void tw_view_free(struct tw_view *v);
+/* Did the runs call a file otherwise that they agree on? Such names are part of a step's value
+ * hash. */
+struct tw_stepdiff;
+bool tw_view_renamed(const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d);
 uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *scope,
                      const char *role);
 uint64_t tw_proc_key(struct tw_proc *p, uint32_t series); /* of a series; 0 = no memory */

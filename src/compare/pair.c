@@ -134,6 +134,8 @@ static void judge_reduction(struct tw_cmp *c, const struct scans *scans, const s
     /* what the job's own callbacks made of a result is no reduction's doing (distributed.py) */
     if (f && strstr(f->name, ", behind callbacks"))
         return;
+    if (f && strstr(f->name, "_object")) /* handed on, and not reduced */
+        return;
     if (!f || world < 2 || best->weights_only || tw_is_written(f->phase, f->kind) ||
         tw_is_mpi(f->phase, f->name) ||
         (f->kind != TWIN_KIND_GRADIENT && f->phase != TWIN_PHASE_COLLECTIVE))

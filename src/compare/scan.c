@@ -327,7 +327,6 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         goto out;
     d.ignored += idle;
     out->numbers += d.numbers;
-    uint64_t dropped = va.dropped + vb.dropped;
     if (d.count > d.order && c->o->arms && generators_explained(&va, &vb, &d, out) &&
         tw_only_insertions(&va, &vb, &d, !hashes_differ)) {
         take_insertions(c, &va, &vb, &d, out);
@@ -336,7 +335,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
         if (!blame_insertion(c, &va, &vb, &d, out))
             rc = take_frontier(c, &va, &vb, &d, out, err);
     } else if (hashes_differ) {
-        tw_judge_hashes(c, step, dropped, &d, out);
+        tw_judge_hashes(c, step, &va, &vb, &d, out);
     }
     note_unknown_order(out, step, &d);
     out->unread += d.unread;
@@ -350,7 +349,7 @@ static int look_into(struct tw_cmp *c, uint32_t step, bool hashes_differ, bool p
     if (!out->found)
         take_shared(c, step, &va, &vb, &d, out);
     if (!hashes_differ) {
-        out->tail_unknown = dropped > 0 || va.partial || vb.partial;
+        out->tail_unknown = va.dropped + vb.dropped > 0 || va.partial || vb.partial;
         out->tail_seen = true;
     }
 out:

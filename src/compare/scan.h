@@ -105,8 +105,8 @@ void tw_equal_before(struct tw_cmp *c, const struct tw_pair *pair, const struct 
 char *tw_steps_before(struct tw_cmp *c, uint32_t step, const struct tw_scan *s);
 
 /* ---- scan_hashes.c: a step whose value hashes differ, and none of whose stored records does */
-void tw_judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, const struct tw_stepdiff *d,
-                     struct tw_scan *out);
+void tw_judge_hashes(struct tw_cmp *c, uint32_t step, const struct tw_view *a,
+                     const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out);
 /* Differences of one step after --ignore and the idle-generator rule; views and diff are the
  * caller's to free. */
 int tw_scan_step(struct tw_cmp *c, const struct tw_scan *s, uint32_t step, struct tw_view *va,

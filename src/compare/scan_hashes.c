@@ -74,16 +74,18 @@ static bool hashes_prove(const struct tw_scan *s, uint32_t step)
 /*
  * For a step whose value hashes differ and none of whose stored records does. Where records are
  * missing, what does not count (a generator that nobody draws from, a name that --ignore leaves
- * out, threads in another order, an arm's evaluation) may be among them: the hashes prove a
- * difference only where there is nothing of the kind. Else the step is undecided, which is a reason
- * against "same".
+ * out, threads in another order, a file called otherwise, an arm's evaluation) may be among them:
+ * the hashes prove a difference only where there is nothing of the kind. Else the step is
+ * undecided, which is a reason against "same".
  */
-void tw_judge_hashes(struct tw_cmp *c, uint32_t step, uint64_t dropped, const struct tw_stepdiff *d,
-                     struct tw_scan *out)
+void tw_judge_hashes(struct tw_cmp *c, uint32_t step, const struct tw_view *a,
+                     const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
 {
-    bool explained = d->order + d->ignored + d->renumbered + d->schedule + d->unread +
-                         d->elsewhere + d->reordered >
-                     0;
+    const uint64_t dropped = a->dropped + b->dropped;
+    bool explained = tw_view_renamed(a, b, d) || d->order + d->ignored + d->renumbered +
+                                                         d->schedule + d->unread + d->elsewhere +
+                                                         d->reordered >
+                                                     0;
     bool may_not_count = c->o->ignore_count > 0 || c->o->arms || d->unnumbered > 0;
     /* Names that hold ranks are read by role, and hashes are of what was written. Each record is
      * here. */

@@ -35,9 +35,19 @@ uint64_t tw_key_hash(uint8_t phase, uint8_t kind, const char *name, const char *
 }
 
 /*
- * The key of a series; 0: no memory. A checkpoint's name is that of a file, which may carry the
- * time of the run, or a process of it: those facts are left out, so that "model_1795349337.pt" is
- * the same checkpoint in both runs.
+ * Does the name hold the name of a file? A checkpoint's does, and that of an object that ranks
+ * handed each other: "broadcast_object_list: /home/u/lightning_logs/version_3".
+ */
+static bool names_files(uint8_t phase, const char *name)
+{
+    return phase == TWIN_PHASE_CHECKPOINT ||
+           (phase == TWIN_PHASE_COLLECTIVE && strstr(name, ": /"));
+}
+
+/*
+ * The key of a series; 0: no memory. The name of a file may carry the time of the run, a process of
+ * it or its number: those facts are left out, so that "model_1795349337.pt" is the same checkpoint
+ * in both runs.
  */
 static uint64_t series_key(const struct tw_proc *p, const struct twin_series *s)
 {
@@ -52,7 +62,7 @@ static uint64_t series_key(const struct tw_proc *p, const struct twin_series *s)
         tw_free(group);
         return found;
     }
-    if (s->phase != TWIN_PHASE_CHECKPOINT || !p->facts)
+    if (!names_files(s->phase, name) || !p->facts)
         return tw_key_hash(s->phase, s->kind, name, scope, role);
     char *plain_name = tw_noise_name(name, p->facts), *plain_scope = tw_noise_name(scope, p->facts);
     uint64_t key = plain_name && plain_scope
@@ -327,6 +337,17 @@ int tw_view_load(struct tw_cmp *c, struct tw_proc *p, uint32_t first, uint32_t l
     v->partial |= v->cut;
     say_missing(c, v, first);
     return 0;
+}
+
+bool tw_view_renamed(const struct tw_view *a, const struct tw_view *b, const struct tw_stepdiff *d)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const char *name = tw_rec_name(a, &a->rec[i]);
+        if (d->to_b[i] != TW_NONE && names_files(a->rec[i].phase, name) &&
+            strcmp(name, tw_rec_name(b, &b->rec[d->to_b[i]])) != 0)
+            return true;
+    }
+    return false;
 }
 
 void tw_view_free(struct tw_view *v)

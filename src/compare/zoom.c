@@ -471,6 +471,13 @@ struct draw {
     const char *op, *site;
 };
 
+/* Is this the state of a generator that an operation was given? */
+static bool is_given_state(const struct tw_view *v, const struct tw_rec *r)
+{
+    return r->phase == TWIN_PHASE_KERNEL && r->kind == TWIN_KIND_IN &&
+           tw_ends(tw_rec_name(v, r), ".generator");
+}
+
 /* Names in f the operation that drew, with copies of the texts. */
 static void set_draw(struct tw_cmp *c, struct twin_finding *f, const struct draw *draw)
 {
@@ -479,19 +486,21 @@ static void set_draw(struct tw_cmp *c, struct twin_finding *f, const struct draw
 }
 
 /*
- * Sets *draw to the first operation that was given the state of this generator. States of a
+ * Sets *draw to the first operation that was given the state of this generator, where that state
+ * differs: a generator of the job's own, seeded, is drawn from with equal states. States of a
  * processor's generators and of a device's have other sizes: by these they are told apart. False:
  * such a state was given to none, but others' were; true with *draw unchanged when no state was
  * given to any.
  */
-static bool draw_from(const struct tw_view *v, const struct twin_finding *generator,
-                      struct draw *draw)
+static bool draw_from(const struct tw_stepdiff *d, const struct tw_view *v,
+                      const struct twin_finding *generator, struct draw *draw)
 {
     bool others = false;
-    for (size_t i = 0; i < v->count; i++) {
-        const struct tw_rec *r = &v->rec[i];
-        if (r->phase != TWIN_PHASE_KERNEL || r->kind != TWIN_KIND_IN ||
-            !tw_ends(tw_rec_name(v, r), ".generator"))
+    for (size_t i = 0; i < d->count; i++) {
+        if (d->d[i].a == TW_NONE || !tw_diff_significant(&d->d[i]))
+            continue;
+        const struct tw_rec *r = &v->rec[d->d[i].a];
+        if (!is_given_state(v, r))
             continue;
         if (tw_rec_elements(v, r) == generator->elements) {
             *draw = (struct draw){tw_rec_op(v, r), tw_rec_site(v, r)};
@@ -499,6 +508,8 @@ static bool draw_from(const struct tw_view *v, const struct twin_finding *genera
         }
         others = true;
     }
+    for (size_t i = 0; i < v->count && !others; i++)
+        others = is_given_state(v, &v->rec[i]);
     return !others;
 }
 
@@ -515,7 +526,8 @@ static void drew_unlike(struct tw_cmp *c, struct twin_finding *f)
  * For a generator that differs, or an initial weight: the line that drew from it first is where to
  * look, and is put into the finding. False: the finding is of another sort, or nobody drew.
  */
-static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_view *v)
+static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const struct tw_stepdiff *d,
+                      const struct tw_view *v)
 {
     struct twin_finding *f = c->v->first;
     struct draw draw = {op->op, op->site};
@@ -523,7 +535,7 @@ static bool show_draw(struct tw_cmp *c, const struct tw_zoom_found *op, const st
                  (f->phase == TWIN_PHASE_INIT && f->kind == TWIN_KIND_WEIGHT);
     if (!drawn || !op->drew || !op->op || !op->site || !*op->site)
         return false;
-    if (f->kind == TWIN_KIND_STATE && !draw_from(v, f, &draw))
+    if (f->kind == TWIN_KIND_STATE && !draw_from(d, v, f, &draw))
         return true; /* another generator's draws say nothing about this one */
     set_draw(c, f, &draw);
     if (c->v->origin_count)
@@ -551,7 +563,7 @@ static void show_operation(struct tw_cmp *c, const struct zoom *z, const struct 
         revise(c, z, op, d, va, vb);
         return;
     }
-    if (show_draw(c, op, va))
+    if (show_draw(c, op, d, va))
         return;
     /* who meets it first is worth knowing, but did not make it */
     size_t line = op->site ? strcspn(op->site, "\n") : 0;

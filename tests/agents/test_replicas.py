@@ -103,8 +103,9 @@ def test_until_the_job_drops_ddp(tmp_path):
     assert said(record(tmp_path, "dropped")) == equal(6, 3)
 
 
-def test_until_gradients_are_not_averaged(tmp_path):
-    assert said(record(tmp_path, "no_sync")) == [
+@pytest.mark.parametrize("what", ["no_sync", "closure"])
+def test_until_gradients_are_not_averaged(tmp_path, what):
+    assert said(record(tmp_path, what)) == [
         "whether ranks 0, 1, 2 hold equal weights (%s) is not known from step 2 on: rank 0 stepped "
         "on gradients that were not averaged (no_sync)" % DDP,
         *equal(6, 2),

@@ -296,7 +296,7 @@ static void input_of_a_module_is_traced_back(void **state)
 }
 
 /* A run that begins with a state of a device's generator, and its rerun at operation level, in
- * which both generators are drawn from. */
+ * which both generators are drawn from, behind one of the job's own that is seeded. */
 static struct synth *seeded(bool rerun, int run)
 {
     struct synth *s = synth_new("seeded");
@@ -304,12 +304,16 @@ static struct synth *seeded(bool rerun, int run)
     float device[2] = {1, (float)run};
     float host[4] = {1, 2, 3, (float)run};
     float x[4] = {1, 2, 3, (float)run};
+    float own[2] = {1, 5};
     struct synth_record state = {
         .phase = TWIN_PHASE_INIT, .kind = TWIN_KIND_STATE, .name = "torch.cuda:0"};
     struct synth_record given_to = {
         .phase = TWIN_PHASE_KERNEL, .kind = TWIN_KIND_IN, .scope = "Net"};
     synth_put(w, state, device, 2);
     if (rerun) {
+        given_to.name = "aten::rand.generator", given_to.op = "aten::rand",
+        given_to.site = "job.py:2 in <module>";
+        synth_put(w, given_to, own, 2);
         given_to.name = "aten::uniform_.generator", given_to.op = "aten::uniform_",
         given_to.site = "job.py:3 in <module>";
         synth_put(w, given_to, host, 4);

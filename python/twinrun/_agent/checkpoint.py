@@ -12,7 +12,7 @@ import os
 import sys
 
 from . import core, optim, tensors
-from .core import S, hook, trim
+from .core import S, T, hook, trim
 from .native import CHECKPOINT, FILE
 
 TENSORS = 65536
@@ -171,7 +171,7 @@ def arm(torch):
         except BaseException as error:
             trim(error)
             raise
-        if S.on:
+        if S.on and not T.collective:  # there a tensor of an object is pickled (objects.py)
             _saved(
                 args[0] if args else kwargs.get("obj"),
                 args[1] if len(args) > 1 else kwargs.get("f"),

@@ -71,6 +71,7 @@ class Local(threading.local):
     pending = None  # tensors.Pending of this thread
     loader = None  # weak reference to the DataLoader whose __iter__ runs
     collective = 0  # inside a collective called from Python
+    handing = None  # the call that hands objects on (objects.py)
     open_receive = False  # of them: a receive from any source, which has a number
     scopes = ()  # twinrun.scope
     entered = None  # label -> Root: models whose forward ran in this step

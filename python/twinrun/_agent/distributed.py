@@ -339,13 +339,17 @@ def _at_the_end():
         _note_unwaited()
 
 
-def _replace(name, original):
+def _order_of(function):
     import inspect
 
     try:
-        order = list(inspect.signature(original).parameters)
+        return list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        order = []
+        return []
+
+
+def _replace(name, original):
+    order = _order_of(original)
     local = T
 
     def collective(*args, **kwargs):

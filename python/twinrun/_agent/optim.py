@@ -547,7 +547,8 @@ def before_step(optimizer, args, kwargs):
     parameters = _refresh(followed, optimizer)
     if S.level < TENSORS:
         return
-    replicas.stepping(followed)
+    if not followed.closure:
+        replicas.stepping(followed)
     state = _of(optimizer, "state")
     if not followed.steps and state:
         _record_first_moments(followed, state, parameters)
@@ -564,6 +565,8 @@ def after_step(optimizer, args, kwargs):
     T.optimizers = _others(followed)
     parameters = _refresh(followed, optimizer)
     rng.check(followed.op)
+    if followed.closure and S.level >= TENSORS:
+        replicas.stepping(followed)  # DDP was told of its backward within the step
     if not followed.steps:
         facts.shared_weights(followed.label, parameters)
     state = _of(optimizer, "state")
@@ -646,6 +649,7 @@ def backward_in_step():
     followed = T.optimizers[-1]
     optimizer = followed.reference()
     if optimizer is not None and followed.closure:
+        replicas.stepping(followed)
         gradients.left_to(optimizer).in_step(
             followed.names, [p.grad for p in _parameters(optimizer)]
         )

@@ -10,6 +10,7 @@ import sysconfig
 from .core import FOLDER
 
 FRAMES = 4
+BEYOND = 60  # shown frames that are looked through behind these for one of no package
 
 # twinrun.record and its like stand in the folder above ours: they are no lines of the job either.
 _skipped = [os.path.dirname(FOLDER) + os.sep, "<frozen"]
@@ -95,13 +96,21 @@ def near(frame):
 
 def user(frames=FRAMES):
     """The job's lines on this thread's stack, innermost first, joined by newlines; empty when there
-    are none.
+    are none. Where a framework stands between, all of the innermost ones may be its own: then the
+    last one is the first that is not.
     """
     frame = sys._getframe(1)
-    found = []
-    while frame is not None and len(found) < frames:
+    found, own, beyond = [], False, 0
+    while frame is not None and beyond < BEYOND and (len(found) < frames or not own):
         code = frame.f_code
         if _shown(code.co_filename):
-            found.append(_line(code, frame))
+            mine = "-packages" not in code.co_filename
+            own = own or mine
+            if len(found) < frames:
+                found.append(_line(code, frame))
+            elif mine:
+                found[-1] = _line(code, frame)
+            else:
+                beyond += 1
         frame = frame.f_back
     return "\n".join(found)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that train one small model for six steps; WHAT says what is odd about it."""
 
+import contextlib
 import sys
 import time
 
@@ -43,6 +44,18 @@ def flip(tensor):
         tensor.view(torch.int32).view(-1)[1] ^= 1 << 3
 
 
+def with_closure(ddp, optimizer, x, step):
+    """Evaluates, and steps with a function that computes forward and backward, as Lightning does."""
+
+    def closure():
+        with ddp.no_sync() if step == AT else contextlib.nullcontext():
+            ddp(x).sum().backward()
+
+    with torch.no_grad():
+        ddp(x)
+    optimizer.step(closure)
+
+
 def main():
     rank = dist.get_rank()
     torch.manual_seed(rank if WHAT in ("seeds", "raw_seeds") else 0)
@@ -58,6 +71,9 @@ def main():
     for step in range(6):
         optimizer.zero_grad()
         x = torch.randn(8, 4, generator=generator)
+        if WHAT == "closure":
+            with_closure(ddp, optimizer, x, step)
+            continue
         if WHAT == "no_sync" and step == AT:
             with ddp.no_sync():
                 ddp(x).sum().backward()
