@@ -58,7 +58,7 @@ struct tw_agent_item {
 };
 /* SKETCH counts only in steps that tw_agent_sketch_every asks for. DIGESTED: `data` points to the
  * digest, found before. DEVICE: `data` is in the memory of the current CUDA context's GPU (see
- * tw_agent_device), contiguous. */
+ * tw_agent_device); shape and strides are read before the call ends, or gathering does. */
 enum { TW_ITEM_STATS = 1, TW_ITEM_SKETCH = 2, TW_ITEM_DIGESTED = 4, TW_ITEM_DEVICE = 8 };
 /* The calling thread's items with TW_ITEM_DEVICE come after the work that this CUDA stream (a
  * CUstream, 0: the default one) holds. 1 when the current context's GPU can make fingerprints, 0

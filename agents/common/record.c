@@ -267,6 +267,12 @@ static void device_free(struct device_batch *b)
     tw_free(b->found);
 }
 
+/* Strides of a view; NULL: it is contiguous. Those of a part say how long the whole is. */
+static const int64_t *strides_of(const struct tw_agent_item *item)
+{
+    return item->shape ? item->strides : NULL;
+}
+
 /* Looks at those items that lie on the device. */
 static struct device_batch device_look(const struct tw_agent_item *items, size_t n, bool stats,
                                        bool sketch_step)
@@ -284,6 +290,9 @@ static struct device_batch device_look(const struct tw_agent_item *items, size_t
         b.tensors[at++] = (struct tw_device_tensor){.data = items[i].data,
                                                     .count = items[i].count,
                                                     .global_offset = items[i].global_offset,
+                                                    .shape = items[i].shape,
+                                                    .strides = strides_of(&items[i]),
+                                                    .ndim = items[i].ndim,
                                                     .dtype = (enum twin_dtype)items[i].dtype,
                                                     .want_stats = stats && f.want_stats,
                                                     .want_sketch = f.want_sketch};

@@ -30,7 +30,7 @@ def arm(torch):
 
 
 def here(t):
-    """Whether a contiguous CUDA tensor can be read where it is by the calling thread."""
+    """Whether a strided CUDA tensor can be read where it is by the calling thread."""
     global _used
     if _current is None or not t.is_cuda or t.get_device() != _current():
         return False

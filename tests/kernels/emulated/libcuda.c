@@ -17,7 +17,11 @@
     __attribute__((visibility("default"))) int name(__VA_ARGS__); \
     int name(__VA_ARGS__)
 #define PAGE ((size_t)4096)
+#ifdef DOUBLE_OF_A_JOB
+#define DOUBLE_IMAGE "\x50\xed\x55\xba" /* a fatbin: that of libtwinrun.so */
+#else
 #define DOUBLE_IMAGE "a double's image" /* image.c, tests/gpu/run */
+#endif
 
 enum {
     INVALID_VALUE = 1,
@@ -229,7 +233,7 @@ DRIVER(cuModuleLoadData, void **module, const void *image)
 {
     int code = enter_call("cuModuleLoadData");
     assert(image);
-    /* Machine code is for a GPU, and its thread blocks have another size. */
+    /* Machine code is for a GPU, and its thread blocks have another size, but for a job's. */
     if (!code && strncmp(image, DOUBLE_IMAGE, sizeof DOUBLE_IMAGE - 1) != 0)
         code = NO_BINARY_FOR_GPU;
     *module = current; /* a module is of one context, and so are its functions */
