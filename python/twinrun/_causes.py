@@ -26,6 +26,7 @@ VARIABLES = {
     "cublas-workspace": "CUBLAS_WORKSPACE_CONFIG",
     "autotune": "TORCHINDUCTOR_MAX_AUTOTUNE",
     "collective-algorithm": "NCCL_ALGO",
+    "nccl-channels": "NCCL_MIN_NCHANNELS",
 }
 PYTHON = {
     "loader-workers",
@@ -37,6 +38,7 @@ PYTHON = {
     "cudnn-benchmark",
     "torch-deterministic",
     "cudnn-deterministic",
+    "sdpa-backend",
     "ddp-buckets",
     "exact-allreduce",
     "tensor-hash",

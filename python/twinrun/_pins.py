@@ -19,12 +19,19 @@ VARIABLES = {
     "cublas-workspace": ("CUBLAS_WORKSPACE_CONFIG",),
     "autotune": ("TORCHINDUCTOR_MAX_AUTOTUNE",),
     "collective-algorithm": ("NCCL_ALGO",),
+    "nccl-channels": ("NCCL_MIN_NCHANNELS",),
     "isa": ("ATEN_CPU_CAPABILITY",),
 }
 BY_AGENT = (
     *("dir-order", "entropy", "malloc-fill", "clock", "loader-workers", "executor-order"),
     *("seed.python", "seed.numpy", "seed.torch", "seed.cuda", "cudnn-benchmark", "tensor-hash"),
-    *("torch-deterministic", "cudnn-deterministic", "ddp-buckets", "exact-allreduce"),
+    *(
+        "torch-deterministic",
+        "cudnn-deterministic",
+        "sdpa-backend",
+        "ddp-buckets",
+        "exact-allreduce",
+    ),
 )
 
 

@@ -260,7 +260,7 @@ const struct tw_spec tw_specs[] = {
                 .layer = "forward",
                 .title = "TF32 and reduced-precision reductions in matrix products",
                 .how = BOTH,
-                .pin = "NVIDIA_TF32_OVERRIDE=0, allow_tf32=False",
+                .pin = "NVIDIA_TF32_OVERRIDE=0, allow_tf32=False, no reduced-precision reductions",
                 .vary = "on or off, by the seed",
                 .fix = "torch.backends.cuda.matmul.allow_tf32 = False",
                 .unit = TWIN_UNIT_RUN,
@@ -286,6 +286,24 @@ const struct tw_spec tw_specs[] = {
         .channel = TW_BY_ENVIRONMENT,
         .gpu_only = true,
         .pinned_by = {"CUBLAS_WORKSPACE_CONFIG=:4096:8"},
+        .through = {"torch"},
+    },
+    {
+        .factor =
+            {
+                .id = "sdpa-backend",
+                .layer = "forward",
+                .title = "which kernel computes scaled_dot_product_attention",
+                .how = PYTHON,
+                .pin = "the plain one (math) alone",
+                .vary = "which of the others may be taken, by the seed",
+                .fix = "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)",
+                .unit = TWIN_UNIT_EXPOSURE,
+                .needs = "torch",
+            },
+        .channel = TW_BY_PYTHON,
+        /* on a processor the choice hangs on shapes alone, and the plain one is slower */
+        .gpu_only = true,
         .through = {"torch"},
     },
     {
@@ -375,6 +393,27 @@ const struct tw_spec tw_specs[] = {
                       "OMPI_MCA_coll_tuned_use_dynamic_rules=1",
                       "OMPI_MCA_coll_tuned_allreduce_algorithm=4"},
         .through = {"nccl", "mpi"},
+    },
+    {
+        .factor =
+            {
+                .id = "nccl-channels",
+                .layer = "collective",
+                .title = "how many channels NCCL cuts a collective into",
+                .how = ENVIRONMENT,
+                .pin = "NCCL_MIN_NCHANNELS=2, NCCL_MAX_NCHANNELS=2",
+                .vary = "4, 8, 1 or 2 channels, by the seed",
+                .fix = "export NCCL_MIN_NCHANNELS=2 NCCL_MAX_NCHANNELS=2",
+                .unit = TWIN_UNIT_RUN,
+            },
+        .channel = TW_BY_ENVIRONMENT,
+        .gpu_only = true,
+        .valued = true,
+        .max = 32,
+        .initial = 2,
+        .number = tw_channels_number,
+        .number_in = {"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"},
+        .through = {"nccl"},
     },
     {
         .factor =

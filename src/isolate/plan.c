@@ -40,6 +40,15 @@ uint64_t tw_threads_number(const struct twin_setting *s)
     return s->seed ? s->seed : 1;
 }
 
+/* Channels of NCCL. A variation by seed 0 has another number than the pin. */
+uint64_t tw_channels_number(const struct twin_setting *s)
+{
+    static const uint64_t several[] = {4, 8, 1, 2};
+    if (s->mode == TWIN_VARY)
+        return several[s->seed % 4];
+    return s->seed ? s->seed : 2;
+}
+
 /* The value of PYTHONHASHSEED. Its 0 means "no salt at all", which the pin has, so variations stay
  * away from it. */
 uint64_t tw_salt_number(const struct twin_setting *s)

@@ -194,6 +194,60 @@ def test_flags_stay(job, python, calm):
     assert "kept: the job asked for True, at job.py:2" in done.texts("cudnn-benchmark")[1]
 
 
+def test_every_way_to_tf32_is_held(job, python, calm):
+    """allow_tf32 was held alone, and a job got around it by the other two."""
+    text = """
+        import torch
+        cuda = torch.backends.cuda.matmul
+        torch.set_float32_matmul_precision("high")
+        print(cuda.allow_tf32, torch.get_float32_matmul_precision())
+        cuda.allow_fp16_reduced_precision_reduction = True
+        print(cuda.allow_fp16_reduced_precision_reduction)
+        if hasattr(torch._C, "_set_fp32_precision_setter"):
+            for room in (cuda, torch.backends.cudnn.conv, torch.backends):
+                room.fp32_precision = "tf32"
+            print(cuda.fp32_precision, torch.backends.cudnn.conv.fp32_precision)
+        try:
+            torch.set_float32_matmul_precision(3)
+        except (RuntimeError, TypeError):
+            print("refused")
+    """
+    new = job("import torch; print(hasattr(torch._C, '_set_fp32_precision_setter'))", None, python)
+    plain, held = job(text, None, python), job(text, "tf32=pin", python)
+    assert plain.out == "True high\nTrue\n" + "tf32 tf32\n" * ("True" in new.out) + "refused\n"
+    assert held.out == "False highest\nFalse\n" + "ieee ieee\n" * ("True" in new.out) + "refused\n"
+    assert any("the job asked for high, at job.py:3" in t for t in held.texts("tf32"))
+
+
+ATTENTION = """
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention as attend
+    torch.manual_seed(0)
+    q = torch.randn(1, 2, 64, 16)
+    taken = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    with taken:
+        plain = attend(q, q, q)
+        torch.backends.cuda.enable_flash_sdp(True)
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+            asked = attend(q, q, q)
+    ways = [e.key for e in taken.key_averages() if "flash" in e.key or "attention_math" in e.key]
+    print(sorted(ways), torch.equal(plain, asked))
+"""
+
+
+def test_attention_by_the_plain_way_alone(job, python, calm):
+    """For real: a processor has two ways, and the pin leaves one, whatever the job asks for."""
+    free = job(ATTENTION, None, python)
+    assert "flash" in free.out and "attention_math" not in free.out, free
+    held = job(ATTENTION, "sdpa-backend=pin", python)
+    assert held.out == "['aten::_scaled_dot_product_attention_math'] True\n", held
+    said = held.texts("sdpa-backend")
+    assert said[0] == "pin attention by math"
+    assert any("kept: the job asked for True, at job.py:8" in t for t in said), said
+    varied = job(ATTENTION, "sdpa-backend=vary:1", python)  # a seed that leaves flash among them
+    assert "flash" in varied.out and "attention_math" not in varied.out, varied
+
+
 LOADER = """
     import os, random, torch, numpy
     class Noisy(torch.utils.data.Dataset):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch itself lets one hold still: flags, thread counts, loader workers, DDP's buckets,
-autotuning.
+"""What torch itself lets one hold still: thread counts, loader workers, DDP's buckets, autotuning
+(flags: pin_flags.py).
 
 Where the job sets the same thing later, the pin stays and the wish is reported.
 """
@@ -10,10 +10,6 @@ import os
 import sys
 
 from . import pins
-
-
-def _without_cuda(torch):
-    return torch.version.cuda is None and getattr(torch.version, "hip", None) is None
 
 
 # ---------------------------------------------------------------- deterministic algorithms
@@ -176,70 +172,6 @@ def threads(pin, torch):
     pins.hide_from_compiler([set_num_threads, set_num_interop_threads])
     pin.effect(
         "%d thread%s in and between operations%s" % (count, "" if count == 1 else "s", problem)
-    )
-
-
-# ---------------------------------------------------------------- flags
-
-
-def _hold(pin, torch, setters, value, text):
-    """Sets flags through the functions of torch._C named in `setters`, and again whenever the job
-    sets them.
-    """
-    room = torch._C
-    for name in setters:
-        _hold_one(pin, torch, name, getattr(room, name), value)
-    pin.effect(text, unused="no CUDA in this build of torch" if _without_cuda(torch) else "")
-
-
-def _hold_one(pin, torch, name, original, value):
-    original(value)
-
-    def setter(asked):
-        try:
-            original(asked)  # refuses what it refuses without us
-        except BaseException as error:
-            pins.hide(error)
-            raise
-        if asked != value:
-            original(value)
-            pin.kept(asked, sys._getframe(1))
-
-    setattr(torch._C, name, functools.update_wrapper(setter, original))
-    for flag in vars(type(torch.backends.cudnn)).values():
-        if getattr(flag, "setter", None) is original:
-            flag.setter = setter
-    pins.hide_from_compiler([setter])
-
-
-def _flag(pin, usual):
-    return pin.choose((True, False)) if pin.vary else bool(pin.default(usual))
-
-
-def cudnn_benchmark(pin, torch):
-    value = _flag(pin, 0)
-    _hold(pin, torch, ["_set_cudnn_benchmark"], value, "torch.backends.cudnn.benchmark=%s" % value)
-
-
-def cudnn_deterministic(pin, torch):
-    value = _flag(pin, 1)
-    _hold(
-        pin,
-        torch,
-        ["_set_cudnn_deterministic"],
-        value,
-        "torch.backends.cudnn.deterministic=%s" % value,
-    )
-
-
-def tf32(pin, torch):
-    value = _flag(pin, 0)
-    _hold(
-        pin,
-        torch,
-        ["_set_cublas_allow_tf32", "_set_cudnn_allow_tf32"],
-        value,
-        "allow_tf32=%s in matmul and cuDNN" % value,
     )
 
 
