@@ -152,6 +152,7 @@ static const char *const protocol[] = {
     "TWINRUN_STEPS_HOLD",      "TWINRUN_PARTS",
     "TWINRUN_ZOOM_AGAINST",    "TWINRUN_LEDGER",  /* it may hold a password */
     "TWINRUN_MPI_LIB",         "TWINRUN_ROLLOUT", /* the arm is drawn once */
+    "TWINRUN_ZOOM_DRAW",
 };
 
 /* Takes every entry equal to `item` out of a list such as PYTHONPATH; empties mean the working

@@ -20,9 +20,10 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-/* ATTEMPTS: runs of B that are tried until one diverges from A's. RERUNS: what a zoom makes at
- * least. */
+/* ATTEMPTS: runs of B that are tried until one diverges from A's, where each run may do as it
+ * likes. RERUNS: what a zoom makes at least. */
 enum { ATTEMPTS = 3, RERUNS = 2 };
 /* what a zoom may take that nobody asked for by name */
 enum { LIMIT_RUNS = 5, LIMIT_AT_LEAST_S = 60 };
@@ -171,19 +172,28 @@ struct told {
     const char *op;      /* this call's values are kept, and it is replayed */
     const char *against; /* its calls are held against those of this rerun, a folder */
     bool keeps;          /* it keeps what its calls make, for that */
+    bool until_draw;     /* its first step ends behind the first draw that nobody gave a seed */
 };
 
 /* The job's environment with what the rerun is told. Of the list only the texts in `own` are ours.
  */
 struct surroundings {
-    char **env, *own[2];
+    char **env, *own[3];
 };
 
 static void forget_surroundings(struct surroundings *s)
 {
-    tw_free(s->own[0]);
-    tw_free(s->own[1]);
+    for (size_t i = 0; i < sizeof s->own / sizeof s->own[0]; i++)
+        tw_free(s->own[i]);
     tw_free(s->env);
+}
+
+/* Takes a text into the environment, unless there is no memory for it. */
+static bool add_text(struct surroundings *s, size_t *n, size_t own, char *text)
+{
+    s->own[own] = text;
+    s->env[(*n)++] = text;
+    return text != NULL;
 }
 
 static int surround(const struct twin_launch_options *base, const struct told *told,
@@ -192,22 +202,20 @@ static int surround(const struct twin_launch_options *base, const struct told *t
     size_t n = 0;
     while (base->env && base->env[n])
         n++;
-    s->env = tw_calloc(n + 3, sizeof *s->env);
+    s->env = tw_calloc(n + 4, sizeof *s->env);
     for (size_t i = 0; s->env && i < n; i++)
         s->env[i] = base->env[i];
-    if (s->env && (told->op || told->against || told->keeps)) {
-        s->env[n] = s->own[0] = tw_printf("TWINRUN_ZOOM_KEEP=%d", KEEP_BYTES);
-        if (told->op)
-            s->env[n + 1] = s->own[1] = tw_printf("TWINRUN_ZOOM_OP=%s", told->op);
-        else if (told->against)
-            s->env[n + 1] = s->own[1] = tw_printf("TWINRUN_ZOOM_AGAINST=%s", told->against);
-        bool second = told->op || told->against;
-        if (s->own[0] && (!second || s->own[1]))
-            return 0;
-    } else if (s->env) {
-        return 0;
-    }
-    return tw_no_memory(err, "for the environment of a zoom");
+    bool ok = s->env != NULL;
+    if (ok && (told->op || told->against || told->keeps))
+        ok = add_text(s, &n, 0, tw_printf("TWINRUN_ZOOM_KEEP=%d", KEEP_BYTES));
+    if (ok && told->op)
+        ok = add_text(s, &n, 1, tw_printf("TWINRUN_ZOOM_OP=%s", told->op));
+    else if (ok && told->against)
+        ok = add_text(s, &n, 1, tw_printf("TWINRUN_ZOOM_AGAINST=%s", told->against));
+    /* whose child is meant: what the job starts is another process, with draws of its own */
+    if (ok && told->until_draw)
+        ok = add_text(s, &n, 2, tw_printf("TWINRUN_ZOOM_DRAW=%ld", (long)getpid()));
+    return ok ? 0 : tw_no_memory(err, "for the environment of a zoom");
 }
 
 /* Makes one rerun, to the step behind the suspect one. Interrupted is no error: z says so, and *out
@@ -291,13 +299,18 @@ static void forget_pair(struct pair *p)
 }
 
 /* A run of A, then runs of B until one diverges from it. s: the suspect, which both are told; NULL:
- * B is held against A while it runs, where both count their steps alike. */
+ * B is held against A while it runs, where both count their steps alike. until_draw: both end their
+ * first step at a draw without a seed; every such pair diverges, so B is tried once. */
 static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const struct twin_suspect *s,
-                     struct pair *out, struct twin_error *err)
+                     bool until_draw, struct pair *out, struct twin_error *err)
 {
     uint32_t step[2] = {v->first->step_a, v->first->step_b};
     bool alike = !s && step[0] == step[1];
-    struct told told[2] = {{.op = s ? s->a : NULL, .keeps = alike}, {.op = s ? s->b : NULL}};
+    struct told told[2] = {
+        {.op = s ? s->a : NULL, .keeps = alike, .until_draw = until_draw},
+        {.op = s ? s->b : NULL, .until_draw = until_draw},
+    };
+    const int attempts = until_draw ? 1 : ATTEMPTS;
     const char *what = s ? "replay" : "zoom";
     struct pair p = {NULL, NULL, false};
     char title[48];
@@ -305,7 +318,7 @@ static int make_pair(const struct twin_verdict *v, struct tw_zoom *z, const stru
     int rc = launch_rerun(z, z->base_a, step[0], &told[0], title, &p.a, err);
     if (p.a && alike)
         told[1].against = p.a->dir;
-    for (int i = 0; rc == 0 && i < ATTEMPTS && !p.parted && !z->interrupted && !z->cut; i++) {
+    for (int i = 0; rc == 0 && i < attempts && !p.parted && !z->interrupted && !z->cut; i++) {
         twin_run_free(p.b);
         p.b = NULL;
         snprintf(title, sizeof title, "%s b%d", what, i + 1);
@@ -366,6 +379,29 @@ static void note_cut(struct twin_verdict *v, const struct tw_zoom *z)
 }
 
 /*
+ * Is it the state in which torch's generator began? Then the operation that is looked for is the
+ * first one that draws, most often the first weight of a model. What the job does behind it, to the
+ * end of a step, shows nothing more.
+ */
+static bool began_unlike(const struct twin_finding *f)
+{
+    return f->phase == TWIN_PHASE_INIT && f->kind == TWIN_KIND_STATE && f->step_a == 0 &&
+           f->step_b == 0 && strcmp(f->name, "torch.cpu") == 0;
+}
+
+/* The first pair. One that ends early and did not diverge there is made again, whole. */
+static int make_first_pair(const struct twin_verdict *v, struct tw_zoom *z, struct pair *out,
+                           struct twin_error *err)
+{
+    bool until_draw = z->one_process && began_unlike(v->first);
+    int rc = make_pair(v, z, NULL, until_draw, out, err);
+    if (rc != 0 || !until_draw || out->parted || z->interrupted || z->cut)
+        return rc;
+    forget_pair(out);
+    return make_pair(v, z, NULL, false, out, err);
+}
+
+/*
  * Every operation of the window is fingerprinted, which names the suspect. In most cases B has run
  * it again by then. Else the pair is run once more with the suspect's values kept and itself
  * replayed on its inputs: counts, ulp, and whether it agrees with itself, here and on another core.
@@ -379,7 +415,7 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     z->one_process = v->range_count == 1;
     z->lacking_rank = -1;
     announce_zoom(v, z);
-    int rc = make_pair(v, z, NULL, &first, err);
+    int rc = make_first_pair(v, z, &first, err);
     if (rc == 0 && z->lacking_rank >= 0)
         twin_verdict_note(
             v, "zoom: rank %d made no step in a rerun, so no operation is named; zoom again",
@@ -397,7 +433,7 @@ int tw_zoom_run(struct twin_verdict *v, struct tw_zoom *z, struct twin_error *er
     if (first.a)
         tw_zoom_kept_drop(first.a->dir);
     if (rc == 0 && s.a && !enough && !z->interrupted && !z->cut)
-        rc = make_pair(v, z, &s, &second, err);
+        rc = make_pair(v, z, &s, false, &second, err);
     if (rc == 0 && first.parted)
         rc = twin_compare_zoom(v, second.parted ? second.a : first.a,
                                second.parted ? second.b : first.b, err);

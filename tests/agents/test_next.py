@@ -108,6 +108,7 @@ import torch
 def make():
     return torch.randn(8, 4)
 
+torch.randn(2, generator=torch.Generator().manual_seed(1))
 x = make()
 model = torch.nn.Linear(4, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=.1)
@@ -118,12 +119,17 @@ for step in range(3):
 """
 
 
-def test_the_line_that_draws_is_the_headline(twinrun, python, work):
+@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "in a shell"])
+def test_the_line_that_draws_is_the_headline(wrapped, twinrun, python, work, home):
     """Nobody seeded torch: the finding is its generator, and the place is the user's line that drew
-    from it first.
+    from it first; not the one before, whose generator has a seed. The reruns end behind that draw,
+    where the job is the launcher's child and not a process that the job has started.
     """
     (work / "job.py").write_text(UNSEEDED)
-    done = twinrun("check", "-q", "--github", "--runs", "2", "--", python, "job.py")
+    job = [python, "job.py"]
+    if wrapped:
+        job = ["sh", "-c", shlex.join(job) + "; exit $?"]
+    done = twinrun("check", "-q", "--github", "--runs", "2", "--", *job)
     assert done.rc == 1, done
     assert "aten::randn   job.py:5 in make" in done.out, done
     assert "::error file=job.py,line=5," in done.out, done
@@ -132,6 +138,13 @@ def test_the_line_that_draws_is_the_headline(twinrun, python, work):
     met = re.search(pattern["regexp"], done.out, re.M)
     assert met and met.group(pattern["file"], pattern["line"]) == ("job.py", "5"), done
     assert "torch was drawn from before any seed was set" in done.out, done
+    reruns = sorted(home.glob("runs/*-zoom_*"))
+    assert len(reruns) == 2, reruns
+    for rerun in reruns:
+        shown = twinrun("show", str(rerun), "--step", "0", "--json")
+        names = {record["name"] for record in shown.json["records"]}
+        assert "aten::randn.out0" in names, shown
+        assert ("aten::addmm.out0" in names) == wrapped, shown
 
 
 TWICE = (

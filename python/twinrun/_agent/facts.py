@@ -74,6 +74,12 @@ def arm(torch):
     )
 
 
+def drawn_unseeded():
+    """Has torch's generator been drawn from, with the seed that torch drew for itself?"""
+    generator = sys.modules["torch"].default_generator
+    return generator.initial_seed() == _torch_seed and _digest(generator) != _torch_state
+
+
 def first_draw(source, consumer, where):
     """A generator seems to have moved for the first time: had it been given a seed? Told of the
     three that everybody uses.

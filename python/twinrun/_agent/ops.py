@@ -381,6 +381,8 @@ def _after(call, result):
         call.kept.finish(values)
     if call.held:
         reruns.ended(call.held, values, call.scope)
+    if described.seeded and call.kwargs.get("generator") is None:
+        reruns.drew()
 
 
 def _count_listed(described, args):

@@ -7,6 +7,11 @@ and then, while what it was given is still in memory.
 This is a guess and no verdict. The launcher compares the two traces as it always does, and where it
 names another call it makes a second pair of reruns.
 
+Where the runs differ in the state in which torch's generator began, both end their first step
+behind the first operation that draws from it unseeded: that one is what is looked for, and the rest
+of the step would cost more than all before it. TWINRUN_ZOOM_DRAW = <process id of the launcher>: a
+process that the job starts is another one, with draws of its own.
+
 TWINRUN_ZOOM_KEEP = <bytes of values>; TWINRUN_ZOOM_AGAINST = <folder of the first rerun>, in the
 second one. Both do the same work and ask for the same memory until one call differs, so that
 neither computes on other addresses because of us. What was kept is in two files
@@ -19,7 +24,7 @@ import mmap
 import os
 import struct
 
-from . import core, faults, replay, tensors
+from . import core, facts, faults, replay, steps, tensors
 from .core import S
 
 ROWS = 1 << 17  # outputs that are remembered in a window
@@ -31,6 +36,7 @@ ROW = struct.Struct("=QQQQII")
 
 _asked = None  # (bytes, folder or None); False: this is no such rerun
 _calls = None  # of this process; False: not, or no longer
+_until_draw = None  # its first step ends behind the first draw; None: not asked yet
 
 
 def _anonymous(size):
@@ -214,6 +220,17 @@ def ended(held, values, scope):
         give_up(error)
 
 
+def drew():
+    """Behind an operation that may have drawn from torch's generator."""
+    global _until_draw
+    if _until_draw is None:
+        _until_draw = os.environ.get("TWINRUN_ZOOM_DRAW") == str(os.getppid())
+    if not _until_draw or S.step or not core.on_main_thread() or not facts.drawn_unseeded():
+        return
+    _until_draw = False
+    steps.close()
+
+
 def step_ends():
     """Before the library closes the step: behind its last one the launcher may end the process."""
     if not _calls:
@@ -245,5 +262,5 @@ def at_exit():
 
 def after_fork():
     """What a child makes is not its parent's."""
-    global _calls
-    _calls = False
+    global _calls, _until_draw
+    _calls = _until_draw = False
