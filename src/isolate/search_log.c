@@ -16,10 +16,13 @@
 #include "base.h"
 
 #include "src/launch/redact.h"
+#include "twin/fingerprint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { FACTOR_FILE_MAX = 1 << 20 }; /* as its reader has it */
 
 static json_t *hex(uint64_t v)
 {
@@ -169,6 +172,19 @@ static int read_line(void *user, const json_t *j, struct twin_error *err)
 
 /* ---- what is searched */
 
+/* Of factors of one's own the ids say little: what is pinned and how stands in their file, which
+ * may have been changed since. A digest of it; null where it can no longer be read. */
+static json_t *factor_file_digest(const char *path)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    if (tw_read_file(path, FACTOR_FILE_MAX, &data, &bytes, NULL) != 0)
+        return json_null();
+    struct twin_digest d = twin_digest_bytes(data, bytes, 0);
+    tw_free(data);
+    return json_pack("[o, o]", hex(d.a), hex(d.b));
+}
+
 /* What makes two searches the same: the journal goes on only where this object is equal. Commands
  * are written without the secrets in them. */
 static json_t *describe_search(const struct tw_isolate *c)
@@ -188,6 +204,8 @@ static json_t *describe_search(const struct tw_isolate *c)
                           (json_int_t)c->args.steps, "ignore", ignored, "text", (int)c->args.text,
                           "jobs", (json_int_t)c->args.jobs); /* the runs' order depends on it */
     tw_free(cwd);
+    if (c->args.factor_file)
+        json_object_set_new(j, "factor_file", factor_file_digest(c->args.factor_file));
     if (c->args.no_clock)
         json_object_set_new(j, "no_clock", json_true());
     if (c->args.a) {
