@@ -22,6 +22,7 @@ A receive from anybody says also how many such receives that were posted before 
 import functools
 import os
 import sys
+import time
 from collections import OrderedDict
 
 from . import core, faults, held, naming, open_receives, tensors
@@ -30,6 +31,7 @@ from .native import BACKWARD, COLLECTIVE, GRADIENT_LOCAL, IN, OUT, SKETCH, STATS
 
 WAITING = 1024  # asynchronous collectives whose outputs are remembered
 FUTURES = 64  # of them that are: each holds what it brought
+LETTING_GO = 0.02  # seconds
 
 # name -> (arguments that go in, arguments that come out), by name
 _COLLECTIVES = {
@@ -337,6 +339,11 @@ def _is_behind(future, child):
 def _at_the_end():
     if any(call.outputs for _work, call in _waiting.values()):
         _note_unwaited()
+    if sys.modules["torch.distributed"].is_initialized():
+        # A thread of gloo lets go of a collective's tensors after it has said that they are there,
+        # and needs Python for that. PyTorch aborts where Python has ended by then, more often where
+        # we are in the way (measurements/harmless.md). It gets a moment in which Python is free.
+        time.sleep(LETTING_GO)
 
 
 def _order_of(function):
