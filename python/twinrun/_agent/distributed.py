@@ -480,22 +480,31 @@ def watch_parameters(root):
             _hooked[id(p)] = reference
 
 
+def stand_in(torch, names, ways, otherwise):
+    """Puts ours in place of functions of torch.distributed, those of these names that there are.
+    ways: name -> what makes ours of the original; otherwise(name, original) makes the others.
+    """
+    package = torch.distributed
+    c10d = package.distributed_c10d
+    replaced = []
+    for name in (*ways, *names):
+        original = getattr(c10d, name, None)
+        if original is None:
+            continue
+        ours = ways[name](original) if name in ways else otherwise(name, original)
+        for module in (c10d, package):
+            if getattr(module, name, None) is original:
+                setattr(module, name, ours)
+        replaced.append(ours)
+    return replaced
+
+
 def arm(torch):
     distributed = getattr(torch, "distributed", None)
     if distributed is None or not distributed.is_available():
         return []
-    c10d = distributed.distributed_c10d
-    replaced = []
     groups = {"init_process_group": _follow_group, "destroy_process_group": held.before_parting}
-    for name in (*groups, *_COLLECTIVES):
-        original = getattr(c10d, name, None)
-        if original is None:
-            continue
-        ours = groups[name](original) if name in groups else _replace(name, original)
-        for module in (c10d, distributed):
-            if getattr(module, name, None) is original:
-                setattr(module, name, ours)
-        replaced.append(ours)
+    replaced = stand_in(torch, _COLLECTIVES, groups, _replace)
     work = getattr(torch._C._distributed_c10d, "Work", None)
     if work is not None:
         try:

@@ -148,18 +148,7 @@ def arm(torch):
     package = getattr(torch, "distributed", None)
     if package is None or not package.is_available():
         return []
-    c10d = package.distributed_c10d
     ways = {"_object_to_tensor": _pickling, "_tensor_to_object": _unpickling}
-    if not all(callable(getattr(c10d, name, None)) for name in ways):
+    if not all(callable(getattr(package.distributed_c10d, name, None)) for name in ways):
         return []  # the calls inside of them are recorded
-    replaced = []
-    for name in (*ways, *_FUNCTIONS):
-        original = getattr(c10d, name, None)
-        if original is None:
-            continue
-        ours = ways[name](original) if name in ways else _replace(name, original)
-        for module in (c10d, package):
-            if getattr(module, name, None) is original:
-                setattr(module, name, ours)
-        replaced.append(ours)
-    return replaced
+    return distributed.stand_in(torch, _FUNCTIONS, ways, _replace)
