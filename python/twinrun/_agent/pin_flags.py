@@ -30,25 +30,30 @@ def _hold(pin, torch, setters, value, text, gpu=True):
 
 
 def _hold_flag(pin, torch, name, value):
-    original = getattr(torch._C, name)
-    original(value)
-
-    def setter(asked, *more):
-        try:
-            original(asked, *more)  # refuses what it refuses without us
-        except BaseException as error:
-            pins.hide(error)
-            raise
-        if asked != value:
-            original(value, *more)
-            pin.kept(asked, sys._getframe(1))
-
-    _stand_in(torch, name, original, setter)
+    getattr(torch._C, name)(value)
+    _hold_setter(pin, torch, name, lambda asked, *more: (value, *more))
     _read_back(torch, name, value)
 
 
-def _stand_in(torch, name, original, setter):
-    """From now on the setter is called in place of torch's own."""
+def _hold_setter(pin, torch, name, instead):
+    """From now on what the job sets through this function of torch._C is set, and then what
+    instead(*asked) gives, where that is something else.
+    """
+    original = getattr(torch._C, name)
+
+    def setter(*asked):
+        try:
+            done = original(*asked)  # refuses what it refuses without us
+        except BaseException as error:
+            pins.hide(error)
+            raise
+        held = instead(*asked)
+        if held != asked:
+            done = original(*held)
+            wish = next(a for a, h in zip(asked, held) if a != h)
+            pin.kept(wish, sys._getframe(1))
+        return done
+
     setattr(torch._C, name, functools.update_wrapper(setter, original))
     for flag in vars(type(torch.backends.cudnn)).values():
         if getattr(flag, "setter", None) is original:
@@ -106,42 +111,23 @@ def tf32(pin, torch):
 
 def _hold_named_precision(pin, torch, value):
     name = "_set_float32_matmul_precision"
-    original = getattr(torch._C, name, None)
-    if original is None:
-        return
-
-    def setter(asked):
-        try:
-            original(asked)
-        except BaseException as error:
-            pins.hide(error)
-            raise
-        if (asked != "highest") != value:
-            original("high" if value else "highest")
-            pin.kept(asked, sys._getframe(1))
-
-    _stand_in(torch, name, original, setter)
+    held = "high" if value else "highest"
+    if hasattr(torch._C, name):
+        _hold_setter(
+            pin, torch, name, lambda asked: (held if (asked != "highest") != value else asked,)
+        )
 
 
 def _hold_precision_of_backends(pin, torch, value):
     name = "_set_fp32_precision_setter"
-    original = getattr(torch._C, name, None)
-    if original is None:
-        return
     held = "tf32" if value else "ieee"
 
-    def setter(backend, op, asked):
-        try:
-            done = original(backend, op, asked)
-        except BaseException as error:
-            pins.hide(error)
-            raise
-        if backend in ("cuda", "generic") and asked in ("tf32", "ieee") and asked != held:
-            done = original(backend, op, held)
-            pin.kept(asked, sys._getframe(1))
-        return done
+    def instead(backend, op, asked):
+        ours = backend in ("cuda", "generic") and asked in ("tf32", "ieee")
+        return backend, op, held if ours else asked
 
-    _stand_in(torch, name, original, setter)
+    if hasattr(torch._C, name):
+        _hold_setter(pin, torch, name, instead)
 
 
 # ---------------------------------------------------------------- attention
