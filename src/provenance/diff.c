@@ -59,12 +59,6 @@ static json_t *by_path(const json_t *list)
     return o;
 }
 
-static enum twin_power medium(const char *name)
-{
-    (void)name;
-    return TWIN_POWER_MEDIUM;
-}
-
 /* {"path": {"sha256": ...}} -> {"path": "0123456789ab"} */
 static json_t *digests_of(const json_t *list)
 {
@@ -96,7 +90,7 @@ static void diff_code(struct tw_differences *d, const json_t *a, const json_t *b
         json_is_true(json_object_get(y, "untracked_all_listed"))) {
         p = digests_of(json_object_get(x, "untracked"));
         q = digests_of(json_object_get(y, "untracked"));
-        tw_diff_names(d, p, q, "code", "untracked files", medium);
+        tw_diff_names(d, p, q, "code", "untracked files", tw_power_medium);
         json_decref(p);
         json_decref(q);
     }
@@ -312,12 +306,6 @@ static void flags(struct tw_differences *d, const json_t *a, const json_t *b)
     tw_buf_free(&only[1]);
 }
 
-static enum twin_power compiler_power(const char *name)
-{
-    (void)name;
-    return TWIN_POWER_MEDIUM; /* just-in-time compilation calls them */
-}
-
 /* NULL: not known. A driver that is there and did not answer says nothing about the GPUs. */
 static const json_t *known_gpus(const json_t *p)
 {
@@ -386,8 +374,9 @@ static void diff_machine(struct tw_differences *d, const json_t *a, const json_t
     for (size_t i = 0; i < json_array_size(x) && i < json_array_size(y); i++)
         rows(d, json_array_get(x, i), json_array_get(y, i), "accelerators", each,
              sizeof each / sizeof each[0]);
+    /* just-in-time compilation calls compilers */
     tw_diff_names(d, tw_pv_at(a, "environment/compilers"), tw_pv_at(b, "environment/compilers"),
-                  "system", "compilers", compiler_power);
+                  "system", "compilers", tw_power_medium);
     rows(d, a, b, "system", system, sizeof system / sizeof system[0]);
 }
 

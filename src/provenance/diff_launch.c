@@ -10,12 +10,6 @@ static enum twin_power high(const char *name)
     return TWIN_POWER_HIGH;
 }
 
-static enum twin_power medium(const char *name)
-{
-    (void)name;
-    return TWIN_POWER_MEDIUM;
-}
-
 static enum twin_power low(const char *name)
 {
     (void)name;
@@ -143,7 +137,7 @@ void tw_diff_launch(struct tw_differences *d, const json_t *a, const json_t *b)
     tw_diff_names(d, tw_pv_at(a, "packages/python"), tw_pv_at(b, "packages/python"), "packages",
                   "Python packages", of_package);
     tw_diff_names(d, tw_pv_at(a, "packages/conda"), tw_pv_at(b, "packages/conda"), "packages",
-                  "conda packages", medium);
+                  "conda packages", tw_power_medium);
     tw_diff_names(d, tw_pv_at(a, "packages/dpkg"), tw_pv_at(b, "packages/dpkg"), "packages",
                   "system packages", low);
 }

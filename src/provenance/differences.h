@@ -36,6 +36,7 @@ json_t *tw_pv_at(const json_t *o, const char *path); /* "a/b/c", borrowed; NULL 
 enum twin_power tw_power_of_library(const char *file); /* by its file's name */
 enum twin_power tw_power_of_version(const char *name);
 enum twin_power tw_power_of_variable(const char *name);
+enum twin_power tw_power_medium(const char *name); /* that, whatever the name */
 /* a launcher gives it to each rank: of two runs and of two ranks it says nothing */
 bool tw_variable_is_per_rank(const char *name);
 /* that, or it says where on its machine a rank runs: of two ranks it says nothing */

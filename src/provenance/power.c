@@ -146,6 +146,12 @@ bool tw_variable_differs_among_ranks(const char *name)
     return is_expected(name, PLACE);
 }
 
+enum twin_power tw_power_medium(const char *name)
+{
+    (void)name;
+    return TWIN_POWER_MEDIUM;
+}
+
 /* numbers: what libraries that compute read. may: what decides which libraries and kernels are
  * loaded. noise: addresses, ports and numbers of jobs, which differ in every run. noise goes first,
  * as its names begin like others ("TORCHELASTIC_" like "TORCH"). */

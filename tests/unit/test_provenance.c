@@ -412,7 +412,8 @@ static void test_a_run_without_its_end(void **state)
     /* with neither end, nothing tells that nobody drew */
     static const char other[] = "{\"ranks\":[{\"generators\":{\"random.first\":\"9\"}}]}";
     struct twin_world_differences d = compared(stopped, other);
-    assert_true(d.count >= 1 && d.item[0].power == TWIN_POWER_HIGH);
+    assert_int_equal(d.count, 1);
+    assert_int_equal(d.item[0].power, TWIN_POWER_HIGH);
     twin_world_differences_free(&d);
 }
 
