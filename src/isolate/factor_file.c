@@ -21,8 +21,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The built-in factors count towards the limit. 1 MiB is far more than a person writes. */
-enum { FACTORS_MAX = 256, FILE_BYTES_MAX = 1 << 20 };
+/* The built-in factors count towards the limit. */
+enum { FACTORS_MAX = 256 };
 
 /* The file being read, and the table of it that is being read. */
 struct reading {
@@ -291,7 +291,7 @@ int tw_factor_file_load(const char *path, struct twin_factors *out, struct twin_
     char *data = NULL;
     size_t bytes = 0, before = out->count;
     struct reading r = {.path = path, .out = out};
-    int rc = tw_read_file(path, FILE_BYTES_MAX, &data, &bytes, err);
+    int rc = tw_read_file(path, TW_FACTOR_FILE_MAX, &data, &bytes, err);
     if (rc == 0 && memchr(data, '\0', bytes))
         rc = twin_error_set(err, TWIN_EFORMAT, "%s: not text: it holds a NUL byte", path);
     if (rc == 0)

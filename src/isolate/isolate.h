@@ -57,6 +57,7 @@ struct twin_factors {
  * NULL. TWIN_EFORMAT names key and line. */
 /* Looks around (agent, processor, GPU driver, kernel) to say what is unavailable here. */
 int twin_factors_load(const char *file, struct twin_factors *out, struct twin_error *err);
+enum { TW_FACTOR_FILE_MAX = 1 << 20 }; /* bytes of such a file: far more than a person writes */
 void twin_factors_free(struct twin_factors *f);
 /* Whoever sets them now has a recorded run to replay, and looks by himself whether that worked. */
 void twin_factors_with_recording(struct twin_factors *f);

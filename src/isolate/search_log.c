@@ -22,8 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FACTOR_FILE_MAX = 1 << 20 }; /* as its reader has it */
-
 static json_t *hex(uint64_t v)
 {
     char text[17];
@@ -178,7 +176,7 @@ static json_t *factor_file_digest(const char *path)
 {
     char *data = NULL;
     size_t bytes = 0;
-    if (tw_read_file(path, FACTOR_FILE_MAX, &data, &bytes, NULL) != 0)
+    if (tw_read_file(path, TW_FACTOR_FILE_MAX, &data, &bytes, NULL) != 0)
         return json_null();
     struct twin_digest d = twin_digest_bytes(data, bytes, 0);
     tw_free(data);
