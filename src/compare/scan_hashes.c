@@ -82,10 +82,9 @@ void tw_judge_hashes(struct tw_cmp *c, uint32_t step, const struct tw_view *a,
                      const struct tw_view *b, const struct tw_stepdiff *d, struct tw_scan *out)
 {
     const uint64_t dropped = a->dropped + b->dropped;
-    bool explained = tw_view_renamed(a, b, d) || d->order + d->ignored + d->renumbered +
-                                                         d->schedule + d->unread + d->elsewhere +
-                                                         d->reordered >
-                                                     0;
+    const size_t known = d->order + d->ignored + d->renumbered + d->schedule + d->unread +
+                         d->elsewhere + d->reordered;
+    const bool explained = known > 0 || tw_view_renamed(a, b, d);
     bool may_not_count = c->o->ignore_count > 0 || c->o->arms || d->unnumbered > 0;
     /* Names that hold ranks are read by role, and hashes are of what was written. Each record is
      * here. */

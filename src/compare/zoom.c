@@ -495,19 +495,16 @@ static void set_draw(struct tw_cmp *c, struct twin_finding *f, const struct draw
 static bool draw_from(const struct tw_stepdiff *d, const struct tw_view *v,
                       const struct twin_finding *generator, struct draw *draw)
 {
-    bool others = false;
     for (size_t i = 0; i < d->count; i++) {
         if (d->d[i].a == TW_NONE || !tw_diff_significant(&d->d[i]))
             continue;
         const struct tw_rec *r = &v->rec[d->d[i].a];
-        if (!is_given_state(v, r))
-            continue;
-        if (tw_rec_elements(v, r) == generator->elements) {
+        if (is_given_state(v, r) && tw_rec_elements(v, r) == generator->elements) {
             *draw = (struct draw){tw_rec_op(v, r), tw_rec_site(v, r)};
             return true;
         }
-        others = true;
     }
+    bool others = false;
     for (size_t i = 0; i < v->count && !others; i++)
         others = is_given_state(v, &v->rec[i]);
     return !others;
