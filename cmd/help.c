@@ -184,7 +184,8 @@ void tw_help_main(FILE *out)
     for (const struct tw_pair *p = environment; p->left; p++)
         fprintf(out, "  %-12s  %s\n", p->left, p->right);
     fputs("\ntwinrun help COMMAND, or man twinrun-COMMAND, says more.  twinrun --version prints "
-          "the version.\n",
+          "the version,\ntwinrun --schema COMMAND the JSON Schema of what the command prints with "
+          "--json.\n",
           out);
 }
 

@@ -14,6 +14,8 @@
 
 #include "base.h"
 
+#include "src/report/schemas.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -94,6 +96,27 @@ static int print_completion(const char *shell)
     return 0;
 }
 
+/* The JSON Schema of what a command prints with --json; without a name, the list of them. */
+static int print_schema(const char *name)
+{
+    if (!name) {
+        for (const struct tw_schema *s = tw_schemas; s->name; s++)
+            tw_put("%-16s %s\n", s->name, s->printed_by);
+        return 0;
+    }
+    const struct tw_schema *s = tw_schema_find(name);
+    if (!s && tw_command_find(name))
+        return tw_bad_use(
+            NULL, "--schema: %s has no --json; twinrun --schema lists those that have", name);
+    if (!s)
+        return tw_bad_use(NULL,
+                          "--schema: expected a command that has --json, found \"%s\"; twinrun "
+                          "--schema lists them",
+                          name);
+    fputs(s->text, stdout); /* exact bytes: a file of ours, word for word */
+    return 0;
+}
+
 /*
  * Options that are no command's come first; everything else belongs to the command. The exit code.
  */
@@ -114,6 +137,8 @@ static int dispatch(int argc, char **argv)
         return print_page(next, tw_man_main, tw_man_command);
     if (strcmp(word, "--completion") == 0)
         return print_completion(next);
+    if (strcmp(word, "--schema") == 0)
+        return print_schema(next);
     if (strcmp(word, "--node-run") == 0 && next) /* an engine's, not a person's */
         return tw_node_run(next);
     if (strcmp(word, "--replay-inside") == 0 && next) /* replay's, in a container */

@@ -119,14 +119,17 @@ def command_pages(program, source):
 
 # ------------------------------------------------------------------ schemas
 def schema_pages(source):
-    """Writes docs/schemas/NAME.md for each JSON Schema; returns the menu's entries."""
+    """Writes docs/schemas/NAME.md for each JSON Schema of a command, docs/schemas/api/NAME.md for
+    each of the API; returns the menu's entries."""
     entries = []
-    for schema in sorted((ROOT / "src/serve/schemas").glob("*.json")):
-        page = f"docs/schemas/{schema.stem}.md"
+    commands = sorted((ROOT / "src/report/schemas").glob("*.json"))
+    api = sorted((ROOT / "src/serve/schemas").glob("*.json"))
+    for schema in commands + api:
+        page = f"docs/schemas/{'api/' if schema in api else ''}{schema.stem}.md"
         title = json.loads(schema.read_text()).get("title", schema.stem)
         (source / page).parent.mkdir(parents=True, exist_ok=True)
         (source / page).write_text(f"# {title}\n\n```json\n{schema.read_text()}\n```\n")
-        entries.append((schema.stem, page))
+        entries.append((("API: " if schema in api else "") + schema.stem, page))
     return entries
 
 

@@ -18,6 +18,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+import json_held
 import pytest
 from job_pool import once, pooled
 from spent_time import SpentTime
@@ -230,7 +231,10 @@ def run(start, tmp_path):
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             pytest.fail(f"not done after {timeout} s: {Result(argv, None, out, err)}")
-        return Result(argv, process.returncode, out, err)
+        done = Result(argv, process.returncode, out, err)
+        faults = json_held.faults(done.out)
+        assert not faults, f"not as its schema says: {faults} {done}"
+        return done
 
     return call
 

@@ -60,6 +60,7 @@ def test_what_is_in_it(package, unpacked, tmp_path):
         "usr/share/bash-completion/completions/twinrun.bash",
         "usr/share/fish/vendor_completions.d/twinrun.fish",
         "usr/share/man/man1/twinrun-check.1.gz",
+        "usr/share/twinrun/schemas/check.json",
         "usr/share/zsh/site-functions/_twinrun",
     ):
         assert name in there, name

@@ -88,7 +88,8 @@ def test_what_is_in_it_and_where_it_runs(made):
     for header in ("twin.h", "twin.f90", "fingerprint.h", "error.h", "random.h", "exact.h"):
         assert f"twinrun/_bin/include/twin/{header}" in names
     shared = f"twinrun-{version()}.data/data/share/"
-    for file in ("bash-completion/completions/twinrun.bash", "zsh/site-functions/_twinrun",
+    for file in ("twinrun/schemas/check.json",
+                 "bash-completion/completions/twinrun.bash", "zsh/site-functions/_twinrun",
                  "fish/vendor_completions.d/twinrun.fish", "man/man1/twinrun-check.1"):  # fmt: skip
         assert shared + file in names
     licences = archive.read(f"twinrun-{version()}.dist-info/licenses/LICENSE-THIRD-PARTY").decode()
