@@ -35,7 +35,7 @@ PLACES = (
     ("{libexecdir}/twinrun/trainer_mpi_", LEFT_OUT, ""),  # linked with one MPI
     ("{libexecdir}/twinrun/", PACKAGE, "workloads/"),
     ("{mandir}/", SHARED, "share/man/"),
-    ("{datadir}/", SHARED, "share/"),  # completion
+    ("{datadir}/", SHARED, "share/"),  # completion, schemas
     # linked with one MPI, with CUDA, with OpenSSL
     ("{prefix}/lib/libtwinmpi-", LEFT_OUT, ""),
     ("{prefix}/lib/libtwincuda.so", LEFT_OUT, ""),
@@ -250,7 +250,8 @@ def contents(root, build):
     plan = planned(build)
     made = {path: place for path, place in plan[PACKAGE].items() if path.startswith(build + "/")}
     shared = plan[SHARED]
-    targets = [os.path.relpath(path, build) for path in list(made) + list(shared)]
+    built = [path for path in shared if path.startswith(build + "/")]
+    targets = [os.path.relpath(path, build) for path in list(made) + built]
     compile_all(build, [target for target in targets if not target.endswith((".py", ".toml"))])
     ours = os.path.join(build, "wheel")
     os.makedirs(ours, exist_ok=True)
