@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What watching costs a training step: in one process, recording switched on and off in turns.
 
-Usage: torch_overhead.py [MODEL...]     models: mlp, cnn, transformer, ddp; default all
+Usage: torch_overhead.py [MODEL...]     models: mlp, cnn, transformer, ddp (the default: these),
+resnet, transformer100m (for a GPU)
 Environment: TWINRUN_BUILD, the build folder that holds agents/libtwinrun.so (default: build beside
-bench).
+bench); BENCH_DEVICE, where the models are (default: cpu).
 
 Prints rows `name value unit`. Steps go in turns without recording, with it, and with every element
 of all weights and moments
@@ -30,7 +31,10 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODELS = {"mlp": 400, "cnn": 200, "transformer": 60, "ddp": 200}  # rounds of three steps
+# rounds of three steps
+MODELS = {"mlp": 400, "cnn": 200, "transformer": 60, "ddp": 200}
+LARGE = {"resnet": 100, "transformer100m": 60}
+DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 RANKS = 3
 ORDERS = tuple(itertools.permutations(("off", "on", "whole")))
 # at most, for each
@@ -101,6 +105,51 @@ def transformer(torch):
     return Model(), lambda: (torch.randint(0, 1000, (8, 64)), torch.randint(0, 1000, (512,)))
 
 
+def resnet(torch):
+    """Like ResNet-18, for pictures of 64 x 64."""
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self, before, after, stride):
+            super().__init__()
+            self.path = nn.Sequential(
+                nn.Conv2d(before, after, 3, stride, 1, bias=False),
+                nn.BatchNorm2d(after),
+                nn.ReLU(),
+                nn.Conv2d(after, after, 3, 1, 1, bias=False),
+                nn.BatchNorm2d(after),
+            )
+            self.short = nn.Conv2d(before, after, 1, stride, bias=False)
+
+        def forward(self, x):
+            return torch.relu(self.path(x) + self.short(x))
+
+    widths, layers = (64, 64, 128, 128, 256, 256, 512, 512), [nn.Conv2d(3, 64, 7, 2, 3)]
+    for i, width in enumerate(widths):
+        stride = 2 if i in (2, 4, 6) else 1
+        layers.append(Block(64 if i == 0 else widths[i - 1], width, stride))
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+    return model, lambda: (torch.randn(64, 3, 64, 64), torch.randint(0, 1000, (64,)))
+
+
+def transformer100m(torch):
+    """12 layers of width 768: about 100 million parameters, a batch of 8 x 512 words."""
+    nn = torch.nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(10000, 768)
+            layer = nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.1, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+            self.head = nn.Linear(768, 10000)
+
+        def forward(self, x):
+            return self.head(self.encoder(self.embed(x))).flatten(0, 1)
+
+    return Model(), lambda: (torch.randint(0, 10000, (8, 512)), torch.randint(0, 10000, (4096,)))
+
+
 def ddp(torch):
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
@@ -113,14 +162,18 @@ def measure(torch, name, rounds):
     written = sys.modules["_twinrun_agent.written"]
     torch.manual_seed(0)
     model, batch = globals()[name](torch)
+    model.to(DEVICE)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    x, y = batch()
+    x, y = (t.to(DEVICE) for t in batch())
+    wait = torch.cuda.synchronize if DEVICE == "cuda" else lambda: None
 
     def step():
+        wait()
         began, used = time.perf_counter(), time.process_time()
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
+        wait()  # the GPU's work of this step counts in this step
         return time.perf_counter() - began, time.process_time() - used
 
     for _ in range(20):  # beyond the first steps, which are whole
@@ -174,7 +227,7 @@ def measure_ranks():
 
 def main():
     names = [name for name in sys.argv[1:] if name != "--full"] or list(MODELS)
-    if not set(names) <= set(MODELS):
+    if not set(names) <= {*MODELS, *LARGE}:
         sys.exit(__doc__)
     if "ddp" in names and "RANK" not in os.environ:
         measure_ranks()
@@ -189,7 +242,7 @@ def main():
         print("torch %s version" % torch.__version__)
         print("torch_threads %d count" % torch.get_num_threads())
     for name in names:
-        measure(torch, name, MODELS[name])
+        measure(torch, name, {**MODELS, **LARGE}[name])
     sys.stdout.flush()
     import shutil
 

@@ -59,6 +59,34 @@ STRIDED = """
         as_if_gpu.report(sys.argv[2])
 """
 
+# Memory that is written again as soon as the record returns, as a caching allocator's is, and
+# tensors of which other ones lie in the same place in the next turn.
+REUSED = """
+    import twinrun
+    if len(sys.argv) > 1:
+        as_if_gpu.begin(sys.argv[1])
+    for step in range(3):
+        for turn in range(4):
+            t = torch.randn(300, 7)
+            twinrun.record("t", t.t() if turn % 2 else t)
+            t.fill_(7.0)
+            del t
+        twinrun.step()
+    if len(sys.argv) > 1:
+        as_if_gpu.report(sys.argv[2])
+"""
+
+CAPTURED = """
+    import twinrun
+    as_if_gpu.begin(sys.argv[1])
+    for step in range(2):
+        as_if_gpu.capture(step == 1)
+        twinrun.record("t", torch.ones(50, 3).t())
+        as_if_gpu.capture(False)
+        twinrun.step()
+    print("done")
+"""
+
 
 def script(folder, text):
     path = folder / "job.py"
@@ -96,3 +124,22 @@ def test_every_layout_is_read_where_it_lies(twinrun, python, tmp_path, work, cal
     assert result.json["outcome"] == "same", result
     assert counted["copied"] == 0
     assert counted["cuLaunchKernel"] > 30
+
+
+def test_memory_that_is_written_again_at_once(twinrun, python, tmp_path, work, calm):
+    """A record waits for what it reads: the next user of the memory does not get into a digest."""
+    result, counted = both(twinrun, python, tmp_path, REUSED)
+    assert result.json["outcome"] == "same", result
+    assert counted["copied"] == 0
+    assert counted["cuStreamSynchronize"] >= 12  # what is read early would be zeros
+
+
+def test_while_a_stream_is_captured_nothing_is_read(twinrun, python, tmp_path, work, calm):
+    """There are no values then: unobserved, so two such runs are not called the same, and the job
+    goes on.
+    """
+    job = script(tmp_path, CAPTURED)
+    result = twinrun("check", "--json", "--runs", "2", "--", python, job, DOUBLE, cwd=work)
+    assert result.rc == 3, result
+    assert result.json["outcome"] == "inconclusive", result
+    assert result.json["unseen"] == ["1 records of rank 0 whose contents could not be read"]

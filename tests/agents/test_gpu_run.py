@@ -4,6 +4,7 @@ fail: without a GPU it says so, and of a kernel whose first barrier is taken awa
 other ones.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ TWICE = """
 import ctypes, runpy, sys
 script, double, build = sys.argv[1:]
 sys.argv = [script, "--double", double, "--tensors", "100", "--build", build]
+sys.argv += ["--parts", "kernels,nccl,cupti"]
 module = runpy.run_path(script)
 whole = module["main"]()
 functions = (ctypes.c_void_p * 4).in_dll(ctypes.CDLL(double), "twin_cuda_double")
@@ -55,3 +57,44 @@ def test_on_a_double():
         run.stdout.endswith("no GPU 2\n")
         and "PyTorch sees no GPU: expected a CUDA build of it and a driver" in run.stderr
     )
+
+
+def test_verdicts_and_cost_on_the_processor(tmp_path):
+    """The parts that start twinrun, where attention alone has two ways: its arms must differ, and
+    its twins must not. A ghost that says otherwise is counted as wrong.
+    """
+    json_file = tmp_path / "figures.json"
+    words = [
+        "--parts",
+        "verdicts,overhead,sanitizer",
+        "--verdicts",
+        "sdpa",
+        "--json",
+        str(json_file),
+    ]
+    run = subprocess.run(
+        [sys.executable, ROOT / "tests/gpu/run", "--double", DOUBLE, "--build", BUILD, *words],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    figures = json.loads(json_file.read_text())
+    assert figures["ghost sdpa, free"] == "differ"
+    assert figures["ghost sdpa, twin"] == "same"
+    assert figures["mlp_overhead"] > 0
+    assert figures["parts"]["verdicts"] is figures["parts"]["overhead"] is True
+
+
+def test_what_counts_as_wrong():
+    sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+    try:
+        import verdicts
+    finally:
+        sys.path.pop(0)
+    assert verdicts.judge("differ", "differ", "cuda", "tf32")
+    assert not verdicts.judge("differ", "same", "cuda", "tf32")
+    assert not verdicts.judge("may", "inconclusive", "cuda", "embedding")
+    assert not verdicts.judge("differ", "same", "cpu", "sdpa")
+    assert not verdicts.judge("may", "no verdict", "cpu", "tf32")
