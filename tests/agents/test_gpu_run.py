@@ -98,3 +98,9 @@ def test_what_counts_as_wrong():
     assert not verdicts.judge("may", "inconclusive", "cuda", "embedding")
     assert not verdicts.judge("differ", "same", "cpu", "sdpa")
     assert not verdicts.judge("may", "no verdict", "cpu", "tf32")
+    named = {"outcome": "isolated", "causes": [{"factor": "torch-deterministic"}]}
+    assert verdicts.judge_isolate(named, "cuda")
+    assert not verdicts.judge_isolate(named, "cpu")
+    assert not verdicts.judge_isolate({"outcome": "not-isolated", "causes": []}, "cuda")
+    assert not verdicts.judge_isolate({"outcome": "error", "causes": []}, "cpu")
+    assert not verdicts.judge_isolate(None, "cuda")
