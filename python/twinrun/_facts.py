@@ -69,6 +69,7 @@ PORT = re.compile(r"(?P<host>[\w.-]+|\]):(?P<p>\d{4,5})" + END)
 ID = re.compile(ALONE + r"(?:(?<=[A-Za-z]\.)\d{1,7}(?![0-9A-Za-z])|\d{1,7}(?![0-9A-Za-z]|\.\d))")
 GLUED = re.compile(r"(?<=[A-Za-z])\d{4,7}" + END)
 MEANT = re.compile(r"(?<![A-Za-z])(?:pid|tid|ppid|process|thread|worker)[ :=_(\[#-]*$", re.I)
+RAY_ID = re.compile(r"(?<=ID: ')[0-9a-f]{26}000000(?=')")  # an actor's; behind it the job's number
 RANK_CODE = re.compile(r"=   EXIT CODE: (\d{1,3})$")
 UNKNOWN = re.compile(r"(?<=<)\?|\?[A-Za-z]+/s(?!\w)")
 
@@ -266,6 +267,7 @@ class Facts:
 
     def places(self, line):
         yield from (m.span() for m in UUID.finditer(line))
+        yield from (m.span() for m in RAY_ID.finditer(line))
         for m in TEMPORARY.finditer(line):
             for r in RANDOM.finditer(line, m.start(), m.end()):
                 yield r.span()
@@ -296,7 +298,9 @@ class Facts:
             value, before = int(m[0]), line[: m.start()]
             bracket = before.endswith("[") and line.startswith("]", m.end())
             pair = re.search(r"(\d{1,7})[:/]$", before)
+            closes = line.startswith("]", m.end()) and re.search(r"(?<!\d)(\d{1,7}) $", before)
             meant = bracket or MEANT.search(before) or (pair and self.near(int(pair[1])))
+            meant = meant or (closes and int(closes[1]) in self.ids)  # Ray: "E 8017 8123]"
             if value in self.ids or (meant and self.near(value)):
                 yield m.span()
         yield from (m.span() for m in GLUED.finditer(line) if int(m[0]) in self.ids)

@@ -139,10 +139,13 @@ static const struct saved *find_saved(const struct saved_list *l, const char *pa
 /* What tools leave behind for themselves: no job's result is kept there (docs/ci.md says so). */
 static bool never_matters(const char *path)
 {
-    static const char *const globs[] = {
-        "*.pyc",     "*__pycache__/*",   "*.git/*",
-        "*.cache/*", "*/pmix_dstor_*/*", /* memory that PMIx's ranks share */
-        NULL};
+    static const char *const globs[] = {"*.pyc",
+                                        "*__pycache__/*",
+                                        "*.git/*",
+                                        "*.cache/*",
+                                        "*/pmix_dstor_*/*",   /* memory that PMIx's ranks share */
+                                        "/tmp/ray/session_*", /* logs and sockets of a cluster */
+                                        NULL};
     for (int i = 0; globs[i]; i++)
         if (tw_glob(globs[i], path))
             return true;

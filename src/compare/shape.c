@@ -492,6 +492,20 @@ static size_t match_port(const char *line, size_t at, const struct tw_facts *f)
 /* ---- names and ids of the run */
 
 /*
+ * The id that Ray gives an actor: "ID: '6d844f9b0b21cce0de71775701000000'". It is drawn at random,
+ * but for the number of the job at its end, whose upper bytes are zero.
+ */
+static size_t match_ray_id(const char *line, size_t at)
+{
+    enum { ID = 32, UPPER = 6 };
+    const char *p = line + at;
+    return at >= 5 && strncmp(p - 5, "ID: '", 5) == 0 && strspn(p, "0123456789abcdef") == ID &&
+                   p[ID] == '\'' && strncmp(p + ID - UPPER, "000000", UPPER) == 0
+               ? ID
+               : 0;
+}
+
+/*
  * The length of `fact` when p begins with it as a whole; 0 also for facts of one byte and for NULL.
  */
 static size_t match_text(const char *p, const char *fact)
@@ -545,13 +559,15 @@ static size_t match_id(const char *line, size_t at, const struct tw_facts *f)
         return 0;
     static const char *const names[] = {"pid", "tid", "ppid", "process", "thread", "worker", NULL};
     bool meant = at > 0 && line[at - 1] == '[' && p[n] == ']';
-    /* "host:8017:8123" */
-    if (at > 1 && (line[at - 1] == ':' || line[at - 1] == '/') &&
+    /* "host:8017:8123"; Ray: "[2026-11-28 03:07:54,635 E 8017 8123]" */
+    const bool closes = line[at > 0 ? at - 1 : 0] == ' ' && p[n] == ']';
+    if (at > 1 && (line[at - 1] == ':' || line[at - 1] == '/' || closes) &&
         isdigit((unsigned char)line[at - 2])) {
         size_t from = at - 1;
         while (from > 0 && isdigit((unsigned char)line[from - 1]))
             from--;
-        meant |= at - 1 - from < 8 && tw_facts_near_id(f, number_of(line + from, at - 1 - from));
+        const long of = at - 1 - from < 8 ? number_of(line + from, at - 1 - from) : -1;
+        meant |= of >= 0 && (closes ? tw_facts_has_id(f, of) : tw_facts_near_id(f, of));
     }
     size_t end = at;
     while (end > 0 && strchr(" :=-_([#", line[end - 1]))
@@ -624,7 +640,7 @@ size_t tw_shape_at(const char *line, size_t at, const struct tw_facts *f)
     /* From the most specific form to the least: a date must not be read as an id. */
     if ((n = match_temporary(line, at)) || (n = match_uuid(p)) || (n = match_named_date(p, f)) ||
         (n = match_glog(line, at, f)) || (n = match_text(p, f->host)) ||
-        (n = match_fresh(line, at, f)))
+        (n = match_fresh(line, at, f)) || (n = match_ray_id(line, at)))
         return n;
     if (!digit)
         return 0;

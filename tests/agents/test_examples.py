@@ -7,14 +7,21 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, clean_environment, library_python
+from conftest import FULL, ROOT, clean_environment, library_python
 from pages import follow
 
 EXAMPLES = sorted(page.parent for page in (ROOT / "examples").glob("*/README.md"))
 # PYTHONPATH names the lighter PyTorch: one has a package that says so, one compiles with the other.
-WHOLE = {"audit", "libtorch"}
+# Frameworks import all of it.
+WHOLE = {"accelerate", "audit", "deepspeed", "fsdp", "libtorch", "lightning", "ray_train"}
 # What an example imports that not every Python with PyTorch has.
-LIBRARIES = {"optuna": ("numpy", "optuna")}
+LIBRARIES = {
+    "accelerate": ("accelerate",),
+    "deepspeed": ("deepspeed",),
+    "lightning": ("lightning",),
+    "optuna": ("numpy", "optuna"),
+    "ray_train": ("ray.train",),
+}
 
 
 def uses_twinrun(folder):
@@ -30,8 +37,10 @@ def test_example(example, work, build, home, python, run, request):
         request.getfixturevalue("light")
     if example.name == "edge" and "avx2" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this processor has no other instruction set that PyTorch would use")
-    if example.name == "libtorch" and not os.environ.get("TWINRUN_FULL"):
+    if example.name == "libtorch" and not FULL:
         pytest.skip("PyTorch's headers take a minute to compile: TWINRUN_FULL=1")
+    if example.name in ("deepspeed", "ray_train") and not FULL:
+        pytest.skip("its launcher takes minutes: TWINRUN_FULL=1")
     if example.name == "fortran":
         for program in ("gfortran", "pkg-config"):
             if not shutil.which(program):

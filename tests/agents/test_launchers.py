@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import library_python
+from conftest import FULL, library_python
 
 pytestmark = pytest.mark.usefixtures("light")
 
@@ -194,6 +194,7 @@ def test_run_that_restarted_against_one_that_did_not(twinrun, elastic, python):
 # ---------------------------------------------------------------- accelerate
 
 
+@pytest.mark.skipif(not FULL, reason="the example is run; a rank that is odd with TWINRUN_FULL=1")
 def test_accelerate_launch(twinrun, script, python, run, home, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)  # it wants all of PyTorch
     program = library_python(python, run, "torch", "accelerate")

@@ -107,6 +107,22 @@ static void noise(void **state)
         /* Lightning */
         {"Epoch 0: 100%|#| 10/10 [00:00<00:00, 123.45it/s, v_num=1]",
          "Epoch 0: 100%|#| 10/10 [00:00<00:00, 99.45it/s, v_num=0]"},
+        {"Seed set to 1, log in lightning_logs/version_1", "Seed set to 1, log in "
+                                                           "lightning_logs/version_0"},
+        /* Ray */
+        {"\033[36m(TrainController pid=4711)\033[0m [2025-11-21 08:30:12,123 E 4711 8494] "
+         "core_worker.cc:2465: Actor with class name: 'PreemptionWatcher' and ID: "
+         "'6d844f9b0b21cce0de71775701000000' has constructor arguments",
+         "\033[36m(TrainController pid=31307)\033[0m [2025-11-21 09:30:12,124 E 31307 8500] "
+         "core_worker.cc:2465: Actor with class name: 'PreemptionWatcher' and ID: "
+         "'433081b6515e68a216dfee2701000000' has constructor arguments"},
+        {"(TrainController pid=4711) - (ip=127.0.0.1, pid=4711) world_rank=0, local_rank=0",
+         "(TrainController pid=98) - (ip=127.0.0.1, pid=98) world_rank=0, local_rank=0"},
+        /* DeepSpeed */
+        {"[2025-11-21 08:30:12,123] [INFO] [logging.py:107:log_dist] [Rank 0] step=4, skipped=0, "
+         "lr=[0.01], mom=[(0.9, 0.999)]",
+         "[2025-11-21 09:31:13,999] [INFO] [logging.py:107:log_dist] [Rank 0] step=4, skipped=0, "
+         "lr=[0.01], mom=[(0.9, 0.999)]"},
         {"<object at 0x7f8a1c2d3e40>", "<object at 0x7f0011223344>"},
         {"table 0x7f8a1c2d3e40 made", "table 0x7f0011223344 made"},
         {"heap at 0x12a5f20", "heap at 0x1ff5f20"},
@@ -166,6 +182,12 @@ static void meaning(void **state)
         {"mean -0.25 std 1.5", "mean 0.25 std 1.5"},
         {"[0.1, 0.2, 0.3]", "[0.1, 0.25, 0.3]"},
         {"reward: 195", "reward: 200"},
+        {"ID: '6d844f9b0b21cce0de71775701abcdef'", "ID: '433081b6515e68a216dfee2701abcdef'"},
+        {"sum '6d844f9b0b21cce0de71775701000000'", "sum '433081b6515e68a216dfee2701000000'"},
+        {"[samples 1 8494]", "[samples 1 8500]"},
+        {"[Rank 0] step=4, skipped=0, lr=[0.01]", "[Rank 0] step=4, skipped=1, lr=[0.01]"},
+        {"metrics={'epoch': 0, 'loss': 239.6397705078125}, validation=False) from rank 0",
+         "metrics={'epoch': 0, 'loss': 239.6397705078126}, validation=False) from rank 0"},
         {"rain 3.2 mm/day", "rain 3.3 mm/day"},
         {"push ups: 3", "push ups: 4"},
         {"block 0x7f8a1c2d3e41", "block 0x7f8b1c2d3e45"},

@@ -10,7 +10,7 @@ import sysconfig
 from .core import FOLDER
 
 FRAMES = 4
-BEYOND = 60  # shown frames that are looked through behind these for one of no package
+BEYOND = 60  # of a framework that are looked through for lines of the job's own
 
 # twinrun.record and its like stand in the folder above ours: they are no lines of the job either.
 _skipped = [os.path.dirname(FOLDER) + os.sep, "<frozen"]
@@ -96,21 +96,31 @@ def near(frame):
 
 def user(frames=FRAMES):
     """The job's lines on this thread's stack, innermost first, joined by newlines; empty when there
-    are none. Where a framework stands between, all of the innermost ones may be its own: then the
-    last one is the first that is not.
+    are none. Where the innermost one is a framework's, only those follow that are of no package.
     """
     frame = sys._getframe(1)
-    found, own, beyond = [], False, 0
-    while frame is not None and beyond < BEYOND and (len(found) < frames or not own):
+    found, own, looked_at = [], [], 0
+    while frame is not None and looked_at < BEYOND:
         code = frame.f_code
         if _shown(code.co_filename):
-            mine = "-packages" not in code.co_filename
-            own = own or mine
+            looked_at += 1
+            line = _line(code, frame)
             if len(found) < frames:
-                found.append(_line(code, frame))
-            elif mine:
-                found[-1] = _line(code, frame)
-            else:
-                beyond += 1
+                found.append(line)
+            if "-packages" not in code.co_filename:
+                if looked_at == 1:
+                    return "\n".join(_outwards(frame, frames))
+                own.append(line)
+                if len(own) == frames - 1:
+                    break
         frame = frame.f_back
-    return "\n".join(found)
+    return "\n".join([*found[:1], *own] if own else found)
+
+
+def _outwards(frame, frames):
+    while frame is not None and frames:
+        code = frame.f_code
+        if _shown(code.co_filename):
+            frames -= 1
+            yield _line(code, frame)
+        frame = frame.f_back
