@@ -298,10 +298,10 @@ class Facts:
             value, before = int(m[0]), line[: m.start()]
             bracket = before.endswith("[") and line.startswith("]", m.end())
             pair = re.search(r"(\d{1,7})[:/]$", before)
-            closes = line.startswith("]", m.end()) and re.search(r"(?<!\d)(\d{1,7}) $", before)
+            ray = line.startswith("]", m.end()) and re.search(r" [DIWEF] (\d{1,7}) $", before)
             meant = bracket or MEANT.search(before) or (pair and self.near(int(pair[1])))
-            meant = meant or (closes and int(closes[1]) in self.ids)  # Ray: "E 8017 8123]"
-            if value in self.ids or (meant and self.near(value)):
+            of_ray = ray and int(ray[1]) in self.ids  # a thread: "E 8017 8123]"
+            if value in self.ids or of_ray or (meant and self.near(value)):
                 yield m.span()
         yield from (m.span() for m in GLUED.finditer(line) if int(m[0]) in self.ids)
 

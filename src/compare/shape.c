@@ -539,6 +539,21 @@ static size_t match_fresh(const char *line, size_t at, const struct tw_facts *f)
 }
 
 /*
+ * Stands before `at`, where a thread's id is, the level and the process's id, as Ray's programs in
+ * C++ write them: "[2026-11-28 03:07:54,635 E 8017 8123]"? Ids of threads need not lie near those
+ * of processes, where the numbers began anew.
+ */
+static bool is_thread_of_ray(const char *line, size_t at, const struct tw_facts *f)
+{
+    size_t end = at > 0 ? at - 1 : 0, from = end;
+    while (from > 0 && isdigit((unsigned char)line[from - 1]))
+        from--;
+    return end - from > 0 && end - from < 8 && line[end] == ' ' && from > 3 &&
+           line[from - 1] == ' ' && strchr("DIWEF", line[from - 2]) && line[from - 3] == ' ' &&
+           tw_facts_has_id(f, number_of(line + from, end - from));
+}
+
+/*
  * The id of a process of the run in any form; that of a thread of it only where the text shows that
  * an id is meant ("tid 8123", "[8123]", "host:8017:8123").
  */
@@ -553,21 +568,19 @@ static size_t match_id(const char *line, size_t at, const struct tw_facts *f)
         (at > 1 && line[at - 1] == '.' && isdigit((unsigned char)line[at - 2])))
         return 0;
     long id = number_of(p, n);
-    if (tw_facts_has_id(f, id))
+    if (tw_facts_has_id(f, id) || (p[n] == ']' && is_thread_of_ray(line, at, f)))
         return n;
     if (!tw_facts_near_id(f, id))
         return 0;
     static const char *const names[] = {"pid", "tid", "ppid", "process", "thread", "worker", NULL};
     bool meant = at > 0 && line[at - 1] == '[' && p[n] == ']';
-    /* "host:8017:8123"; Ray: "[2026-11-28 03:07:54,635 E 8017 8123]" */
-    const bool closes = line[at > 0 ? at - 1 : 0] == ' ' && p[n] == ']';
-    if (at > 1 && (line[at - 1] == ':' || line[at - 1] == '/' || closes) &&
+    /* "host:8017:8123" */
+    if (at > 1 && (line[at - 1] == ':' || line[at - 1] == '/') &&
         isdigit((unsigned char)line[at - 2])) {
         size_t from = at - 1;
         while (from > 0 && isdigit((unsigned char)line[from - 1]))
             from--;
-        const long of = at - 1 - from < 8 ? number_of(line + from, at - 1 - from) : -1;
-        meant |= of >= 0 && (closes ? tw_facts_has_id(f, of) : tw_facts_near_id(f, of));
+        meant |= at - 1 - from < 8 && tw_facts_near_id(f, number_of(line + from, at - 1 - from));
     }
     size_t end = at;
     while (end > 0 && strchr(" :=-_([#", line[end - 1]))

@@ -13,14 +13,13 @@ from pages import follow
 EXAMPLES = sorted(page.parent for page in (ROOT / "examples").glob("*/README.md"))
 # PYTHONPATH names the lighter PyTorch: one has a package that says so, one compiles with the other.
 # Frameworks import all of it.
-WHOLE = {"accelerate", "audit", "deepspeed", "fsdp", "libtorch", "lightning", "ray_train"}
+WHOLE = {"accelerate", "audit", "deepspeed", "fsdp", "libtorch", "lightning"}
 # What an example imports that not every Python with PyTorch has.
 LIBRARIES = {
     "accelerate": ("accelerate",),
     "deepspeed": ("deepspeed",),
     "lightning": ("lightning",),
     "optuna": ("numpy", "optuna"),
-    "ray_train": ("ray.train",),
 }
 
 
@@ -39,7 +38,7 @@ def test_example(example, work, build, home, python, run, request):
         pytest.skip("this processor has no other instruction set that PyTorch would use")
     if example.name == "libtorch" and not FULL:
         pytest.skip("PyTorch's headers take a minute to compile: TWINRUN_FULL=1")
-    if example.name in ("deepspeed", "ray_train") and not FULL:
+    if example.name == "deepspeed" and not FULL:
         pytest.skip("its launcher takes minutes: TWINRUN_FULL=1")
     if example.name == "fortran":
         for program in ("gfortran", "pkg-config"):
@@ -56,7 +55,8 @@ def test_example(example, work, build, home, python, run, request):
         paths = [str(ROOT / "python"), env.get("PYTHONPATH")]
         env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         env["TWINRUN_NUMERICS"] = str(build / "src/numerics/libtwinnumerics.so")
-    assert follow((example / "README.md").read_text(), folder, env) >= 2
+    ran = follow((example / "README.md").read_text(), folder, env)
+    assert ran >= 2 or example.name == "ray_train"  # test_ray.py runs it
 
 
 def test_every_example_is_in_the_index():

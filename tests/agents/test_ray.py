@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import FULL
+from conftest import FULL, ROOT, library_python
 from free_ports import free_port
 from test_engine import JOB, nodes_of, notes, nothing_left
 
@@ -128,3 +128,24 @@ def test_the_real_ray(check, ray, home):
     assert done.rc == 0 and set(nodes_of(home).values()) == {"r1", "r2"}, done
     done = check("--place", "pin:r2", on=f"ray:--address={address}", runs=2, env=env)
     assert done.rc == 0 and "on 1 node: r2 (2)" in notes(done), done
+
+
+def test_ray_train(twinrun, script, python, run):
+    """examples/ray_train: two workers of a cluster that the job starts. Ray may end a worker that
+    has not written its last records yet: then the seeded runs are not called the same.
+    """
+    if not FULL:
+        pytest.skip("its cluster takes a minute to start: TWINRUN_FULL=1")
+    program = library_python(python, run, "ray.train")
+    script("train.py", (ROOT / "examples" / "ray_train" / "train.py").read_text())
+    check = ("check", "--json", "--no-zoom", "--runs", "2", "--ignore", "line:Failed to query")
+    env = {"PYTHONPATH": None, "RAY_DEDUP_LOGS": "0"}
+    done = twinrun(*check, "--", program, "train.py", env=env)
+    if done.rc == 3:
+        assert "what came after its last finished step" in json.dumps(done.json["unseen"]), done
+    else:
+        assert done.rc == 0, done
+    assert done.json["steps"]["reference"] == 8 and done.json["first"] is None, done
+    done = twinrun(*check, "--", program, "train.py", "--unseeded", env=env)
+    first = done.json["first"]
+    assert done.rc == 1 and (first["step"], first["name"]) == (0, "torch.cpu"), done

@@ -113,7 +113,7 @@ static void noise(void **state)
         {"\033[36m(TrainController pid=4711)\033[0m [2025-11-21 08:30:12,123 E 4711 8494] "
          "core_worker.cc:2465: Actor with class name: 'PreemptionWatcher' and ID: "
          "'6d844f9b0b21cce0de71775701000000' has constructor arguments",
-         "\033[36m(TrainController pid=31307)\033[0m [2025-11-21 09:30:12,124 E 31307 8500] "
+         "\033[36m(TrainController pid=31307)\033[0m [2025-11-21 09:30:12,124 E 31307 500] "
          "core_worker.cc:2465: Actor with class name: 'PreemptionWatcher' and ID: "
          "'433081b6515e68a216dfee2701000000' has constructor arguments"},
         {"(TrainController pid=4711) - (ip=127.0.0.1, pid=4711) world_rank=0, local_rank=0",
@@ -184,7 +184,9 @@ static void meaning(void **state)
         {"reward: 195", "reward: 200"},
         {"ID: '6d844f9b0b21cce0de71775701abcdef'", "ID: '433081b6515e68a216dfee2701abcdef'"},
         {"sum '6d844f9b0b21cce0de71775701000000'", "sum '433081b6515e68a216dfee2701000000'"},
-        {"[samples 1 8494]", "[samples 1 8500]"},
+        {"[samples 4711 8494]", "[samples 4711 8500]"},
+        {"[at E 5 8494]", "[at E 5 8500]"},
+        {"[at E 4711 8494 ]", "[at E 4711 8500 ]"},
         {"[Rank 0] step=4, skipped=0, lr=[0.01]", "[Rank 0] step=4, skipped=1, lr=[0.01]"},
         {"metrics={'epoch': 0, 'loss': 239.6397705078125}, validation=False) from rank 0",
          "metrics={'epoch': 0, 'loss': 239.6397705078126}, validation=False) from rank 0"},
