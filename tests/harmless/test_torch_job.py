@@ -299,6 +299,74 @@ def test_exceptions_from_another_thread_arrive(both, interval):
     assert both(STOPS % (interval, 300, 300)) == "300 300\n"
 
 
+# The same without chance: an exception of the job's at each place in turn, of those in the agent's
+# account of gradients, where Python lets other threads and signals in. A line of the job writes to
+# a gradient in some steps, so that the account is made anew there.
+EACH_PLACE = (
+    TRAINED
+    + """
+import dis, itertools, os, sys
+class Stop(Exception):
+    pass
+
+LET_IN = {dis.opmap[name] for name in ("CALL", "CALL_FUNCTION", "CALL_FUNCTION_EX", "CALL_METHOD",
+                                       "JUMP_BACKWARD", "JUMP_ABSOLUTE", "RESUME") if name in dis.opmap}
+
+class Stops:
+    def __init__(self, left):
+        self.left, self.came, self.before = left, False, {}
+
+    def enters(self, frame, event, _arg):
+        path = frame.f_code.co_filename
+        if "_agent" in path and os.path.basename(path) == "gradients.py":
+            frame.f_trace_opcodes = True
+            return self.sees
+
+    def sees(self, frame, event, _arg):
+        if event == "return":
+            self.before.pop(frame, None)
+        elif event == "opcode":
+            before = self.before.get(frame)
+            self.before[frame] = frame.f_code.co_code[frame.f_lasti]
+            self.left -= before in LET_IN
+            if not self.left and not self.came:
+                self.came = True
+                raise Stop
+        return self.sees
+
+def step(writes):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    if writes:
+        model[0].weight.grad.mul_(2.0)
+    optimizer.step()
+
+model, optimizer, _output = trained(8)
+lost = 0
+for writes in (False, True):
+    for place in itertools.count(1):
+        step(not writes)
+        stops = Stops(place)
+        try:
+            sys.settrace(stops.enters)
+            step(writes)
+            sys.settrace(None)
+            lost += stops.came
+        except Stop:
+            sys.settrace(None)
+            torch.set_grad_enabled(True)
+        step(writes)
+        if not stops.came:
+            break
+print(lost)
+"""
+)
+
+
+def test_an_exception_at_each_place_arrives(both):
+    assert both(EACH_PLACE) == "0\n"
+
+
 # What a hook copies without gradients: a batch that is no plain memory. Nothing of the job itself
 # switches gradients off, so an exception that finds them off has found them so by our doing.
 BATCHES = """

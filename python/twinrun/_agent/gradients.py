@@ -91,9 +91,10 @@ class Rows:
         if not places:
             return
         if names is not self.source or places != self.places:
-            self.source, self.places = names, places
+            # what they are compared by comes last: an exception of the job's may come in between
             self.names = [(names[i][0], names[i][1], self.op, "") for i in places]
             self.table.places = places
+            self.source, self.places = names, places
         self.table.record(self.names, [gradients[i] for i in places], _flags())
         core.saw("gradient")
 
@@ -187,8 +188,9 @@ class Left:
             else sorted(i for i in self.written | {self.turn % (count or 1)} if i < count)
         )
         if len(self.regions) < 2 * len(self.probed):
-            self.regions = (ctypes.c_uint64 * (2 * count))()
+            # first the digests: regions without room for theirs would be written past the end
             self.digests = ctypes.create_string_buffer(8 * count)
+            self.regions = (ctypes.c_uint64 * (2 * count))()
         room = written.WHOLE_BYTES if early else 0
         for k, i in enumerate(self.probed):
             address, size = (
@@ -316,10 +318,10 @@ class Left:
         that were written since.
         """
         ids = list(map(id, parameters))
+        self.names = names
         if ids != self.ids:
             self.written.clear()
             self.ids = ids
-        self.names = names
         changed = self.changed(parameters, gradients)
         apart = self.shown.union(changed)
         if self.first and ids == self.held_of:

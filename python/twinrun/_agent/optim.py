@@ -226,8 +226,8 @@ def _refresh(followed, optimizer):
     ids = list(map(id, parameters))
     if ids == followed.ids:
         return parameters
-    followed.list = None
-    followed.ids, followed.names = ids, []
+    # Known by no ids until all of it is made: an exception of the job's may come in between.
+    followed.list, followed.ids, followed.names = None, (), []
     fresh = []
     for g, group in enumerate(_of(optimizer, "param_groups")):
         for i, p in enumerate(group["params"]):
@@ -242,6 +242,7 @@ def _refresh(followed, optimizer):
         _announce(fresh, followed)
     if S.level >= TENSORS:
         _record_order(followed, _of(optimizer, "param_groups"))
+    followed.ids = ids
     if swift.ON:
         followed.list = swift.new_list(ids)
     return parameters
