@@ -158,11 +158,28 @@ static void flatten(json_t *flat, const char *kind, const json_t *o)
     }
 }
 
+/* The processes that are ranks of the job. One that is alone in a world of its own beside those of
+ * a larger one has started them (torch.multiprocessing.spawn), or was started by one of them. */
+static json_t *members_of(const json_t *record)
+{
+    json_t *members = json_array(), *rank;
+    json_int_t most = 0;
+    size_t i;
+    json_array_foreach (json_object_get(record, "ranks"), i, rank) {
+        json_int_t world = json_integer_value(json_object_get(rank, "world"));
+        most = world > most ? world : most;
+    }
+    json_array_foreach (json_object_get(record, "ranks"), i, rank)
+        if (most < 2 || json_integer_value(json_object_get(rank, "world")) != 1)
+            json_array_append(members, rank);
+    return members;
+}
+
 static int compare_ranks(const json_t *record, bool at_start, struct twin_world_differences *out,
                          struct twin_error *err)
 {
     static const char *const kinds[] = {"variables", "versions", "settings", "machine"};
-    json_t *ranks = json_object_get(record, "ranks"), *rank, *keys = json_object(), *v;
+    json_t *ranks = members_of(record), *rank, *keys = json_object(), *v;
     struct parity p = {
         .d = {.out = out}, .ranks = ranks, .flat = json_array(), .at_start = at_start};
     const char *key;
@@ -182,6 +199,7 @@ static int compare_ranks(const json_t *record, bool at_start, struct twin_world_
             compare_key(&p, key);
     json_decref(keys);
     json_decref(p.flat);
+    json_decref(ranks);
     return tw_differences_finish(&p.d, err);
 }
 

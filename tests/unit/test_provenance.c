@@ -473,6 +473,34 @@ static void test_libraries_by_package(void **state)
     twin_world_differences_free(&d);
 }
 
+/* Who has started the ranks is none of them; a job of several processes without ranks has no such.
+ */
+static void test_parity_leaves_out_who_started_the_ranks(void **state)
+{
+    static const char spawned[] =
+        "{\"ranks\":[{\"rank\":0,\"world\":1,\"settings\":{\"threads\":\"2\"}},"
+        "{\"rank\":0,\"world\":2,\"settings\":{\"threads\":\"1\"}},"
+        "{\"rank\":1,\"world\":2,\"settings\":{\"threads\":\"%s\"}}]}";
+    static const char alone[] =
+        "{\"ranks\":[{\"rank\":0,\"world\":1,\"settings\":{\"threads\":\"2\"}},"
+        "{\"rank\":0,\"world\":1,\"settings\":{\"threads\":\"%s\"}}]}";
+    static const struct {
+        const char *form, *threads;
+        size_t count;
+    } rows[] = {{spawned, "1", 0}, {spawned, "4", 1}, {alone, "2", 0}, {alone, "1", 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct twin_world_differences d;
+        char *text = tw_printf(rows[i].form, rows[i].threads);
+        json_t *o = from(text);
+        assert_int_equal(twin_provenance_parity(o, &d, NULL), 0);
+        assert_int_equal(d.count, rows[i].count);
+        twin_world_differences_free(&d);
+        json_decref(o);
+        tw_free(text);
+    }
+}
+
 static void test_ranks_are_grouped(void **state)
 {
     struct tw_buf b = {0};
@@ -620,6 +648,7 @@ int main(void)
         cmocka_unit_test(test_a_machine_without_a_gpu_is_another_one),
         cmocka_unit_test(test_of_other_types),
         cmocka_unit_test(test_libraries_by_package),
+        cmocka_unit_test(test_parity_leaves_out_who_started_the_ranks),
         cmocka_unit_test(test_ranks_are_grouped),
         cmocka_unit_test(test_ranks_as_they_begin),
         cmocka_unit_test(test_ranks_without_memory),
