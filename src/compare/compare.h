@@ -300,7 +300,7 @@ struct twin_against {
 /* Tensors too large to be read in every step, which are recorded in parts that take turns. Over the
  * steps that were compared. */
 struct twin_cover {
-    enum twin_kind kind; /* weight or moment */
+    enum twin_kind kind; /* weight, moment, or activation: what functions give to their next call */
     /* summed over tensors and steps: elements that were compared, elements that there are */
     uint64_t compared, elements;
     /* the longest that an element went without being looked at, in steps; 1: never */

@@ -123,10 +123,13 @@ struct book {
 };
 
 /*
- * Only what the optimizer left counts: weights and its own state, where that was compared.
+ * Only what a step hands on counts: what the optimizer left, weights and its own state, where that
+ * was compared, and what a jitted function gives to its next call (jax_parts.py).
  */
 static bool series_counts(const struct tw_scan *scan, const struct twin_series *s)
 {
+    if (s->phase == TWIN_PHASE_FORWARD && s->kind == TWIN_KIND_ACTIVATION)
+        return !scan->weights_only;
     return s->phase == TWIN_PHASE_OPTIMIZER &&
            (s->kind == TWIN_KIND_WEIGHT ||
             (s->kind == TWIN_KIND_MOMENT && (!scan->weights_only || scan->moments)));
@@ -338,6 +341,8 @@ static void one_process(struct tw_cmp *c, const struct tw_scan *s)
 
 static const char *kind_text(enum twin_kind kind)
 {
+    if (kind == TWIN_KIND_ACTIVATION)
+        return "what functions give to their next call";
     return kind == TWIN_KIND_WEIGHT ? "weights" : "optimizer state";
 }
 

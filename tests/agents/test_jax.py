@@ -139,18 +139,54 @@ def test_each_turn_of_a_loop_is_a_step():
 
 
 def test_a_digest_that_was_kept_is_the_digest():
-    """Statistics stand in the steps that are read whole; the digest is the same in all."""
+    """What is handed on is a whole in the first call, from then on parts; an argument is what the
+    call before gave back.
+    """
     done, traces = watched("large")
     assert done.stdout == b"done\n" and len(traces["main"].steps) == 12
     rows = [r for r in traces["main"].records if r["name"] != "program"]
     digests = {}
     for r in rows:
-        assert r["shape"] == [300, 300] and r["dtype"] == "f32" and not r["flags"] & UNOBSERVED
+        whole = "[" not in r["name"].replace("result[", "")
+        assert r["shape"] == (
+            [300, 300] if whole else [5632 if ":90000]" not in r["name"] else 5520]
+        )
+        assert r["dtype"] == "f32" and not r["flags"] & UNOBSERVED
         digests.setdefault(r["name"], []).append(r["digest"])
-    assert [len(found) for found in digests.values()] == [12] * 4
+    parts = {name: found for name, found in digests.items() if name.endswith(":90000]")}
     assert all(len(set(found)) == 1 for found in digests.values())
-    assert digests["one"] == digests["step: result[0]"] != digests["other"]
-    assert digests["other"] == digests["step: result[1]"]
+    assert [len(digests[name]) for name in ("one", "other")] == [12, 12]
+    assert [len(digests["step: result[%d]" % i]) for i in (0, 1)] == [1, 1]
+    assert [len(found) for found in parts.values()] == [11, 11]
+    assert digests["one"][0] == digests["step: result[0]"][0] != digests["other"][0]
+    assert digests["other"][0] == digests["step: result[1]"][0]
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome", "said"),
+    [
+        # found by the look at the end, though no variable holds the array any more
+        (["late"], 1, "DIFFER"),
+        (["late", "donated"], 1, "DIFFER"),
+        # found where the state ends: the function is given another one
+        (["late", "replaced"], 1, "DIFFER"),
+        # nobody looked at it while it was different, and that is said
+        (["undone"], 0, "what functions give to their next call: of tensors of 65,536 elements"),
+    ],
+)
+def test_one_element_of_a_part_whose_turn_comes_later(recorded_once, twinrun, how, outcome, said):
+    script = os.path.join(JOBS, "carried.py")
+    usual = [word for word in how if word in ("donated", "replaced")]
+    folders = []
+    for words in (usual, how):
+        folder, out = recorded_once([PYTHON, script, *words])
+        assert "done" in out, out
+        folders.append(folder)
+    found = twinrun("diff", *folders)
+    text = " ".join(found.out.split())
+    assert found.rc == outcome and said in text, found.out
+    if how == ["late", "replaced"]:
+        assert "from step 29 on" in text or "in step 29" in text, found.out
 
 
 def test_check_says_same_and_names_the_line(twinrun, script):

@@ -15,6 +15,7 @@ struct job {
     uint32_t steps, start; /* start: its first step, of which the weight has grown by then */
     uint32_t turn;         /* added to the step's number to find the part whose turn it is */
     uint32_t whole;        /* first steps in which all parts are recorded */
+    bool handed;           /* what is in parts is a result of a function, and no weight */
     bool no_end;           /* no look at all parts at the end of the process */
     /* in this step the weight's element `bad` is another one; from 1, 0: never */
     uint32_t bad_step;
@@ -34,8 +35,9 @@ static void put_part(struct twin_writer *w, const struct job *j, enum twin_phase
         x[i] = (float)(from + i) + (float)step +
                (j->bad_step && step >= j->bad_step && from + i == j->bad ? 0.5f : 0);
     snprintf(name, sizeof name, "%s[%d:%d]", base, from, from + LENGTH);
-    const struct twin_series s = {.phase = (uint8_t)phase,
-                                  .kind = TWIN_KIND_WEIGHT,
+    const bool handed = j->handed && phase == TWIN_PHASE_OPTIMIZER;
+    const struct twin_series s = {.phase = (uint8_t)(handed ? TWIN_PHASE_FORWARD : phase),
+                                  .kind = handed ? TWIN_KIND_ACTIVATION : TWIN_KIND_WEIGHT,
                                   .name = twin_writer_string(w, name, strlen(name)),
                                   .scope = twin_writer_string(w, "Net", 3)};
     const struct twin_observation o = {
@@ -135,6 +137,28 @@ static void parts_in_turns_and_a_whole_end_are_the_same(void **state)
     assert_int_equal(v->covers[0].whole_at_end, 1);
     expect_note(v, "weights: of tensors of 65,536 elements and more 50% of the elements were "
                    "compared in a step, each at least every 4 steps, and all of them at the end");
+    twin_verdict_free(v);
+}
+
+/* State that a jitted function hands to its next call, of which nobody knows that it is a weight.
+ */
+static void what_functions_hand_on_counts_like_weights(void **state)
+{
+    (void)state;
+    struct job j = {.steps = 12, .whole = 4, .handed = true};
+    struct twin_verdict *v = verdict_of(&j, &j, NULL);
+    expect_outcome(v, TWIN_SAME);
+    assert_int_equal(v->covers[0].kind, TWIN_KIND_ACTIVATION);
+    expect_note(v, "what functions give to their next call: of tensors of 65,536 elements and more "
+                   "50% of the elements were compared in a step, each at least every 4 steps, and "
+                   "all of them at the end");
+    twin_verdict_free(v);
+    j.no_end = true;
+    v = verdict_of(&j, &j, NULL);
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    expect_reason(v,
+                  "what functions give to their next call: the end of 1 of 1 large tensors, which "
+                  "were compared in parts only");
     twin_verdict_free(v);
 }
 
@@ -303,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_in_other_turns_are_not_within_tolerance),
         cmocka_unit_test(parts_in_turns_and_a_whole_end_are_the_same),
+        cmocka_unit_test(what_functions_hand_on_counts_like_weights),
         cmocka_unit_test(what_is_whole_at_every_step_needs_no_note),
         cmocka_unit_test(without_a_whole_end_it_is_inconclusive),
         cmocka_unit_test(one_element_is_found_when_its_turn_comes),

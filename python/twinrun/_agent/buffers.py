@@ -40,7 +40,6 @@ _INTERFACE = {
     "c8": native.C64,
     "c16": native.C128,
 }
-_WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
 
 
 class View:
@@ -74,7 +73,7 @@ def _row_major(shape):
 
 def _element_strides(strides, code):
     """Byte strides in elements; None for the impossible (a field of a structured array)."""
-    width = _WIDTH[code]
+    width = native.WIDTH[code]
     return None if any(s % width for s in strides) else tuple(s // width for s in strides)
 
 
@@ -102,7 +101,7 @@ def from_memoryview(array):
     if form in ("l", "L"):
         form = {4: "iI", 8: "qQ"}[view.itemsize]["lL".index(form)]
     code = _FORMATS.get(form)
-    if code is None or _WIDTH[code] != view.itemsize or view.format[:1] == ">":
+    if code is None or native.WIDTH[code] != view.itemsize or view.format[:1] == ">":
         return None
     strides = _element_strides(view.strides or (), code)
     if view.readonly or not view.contiguous:

@@ -7,13 +7,10 @@ ready. What lies on a device is copied to the host. An array cut into shards is 
 shard of this process.
 """
 
-import ctypes
 import sys
 
-from . import buffers, faults, native, refs
-from .core import S
-from .native import DIGESTED, ITEM_BYTES, UNOBSERVED, Items, pack_item
-from .tensors import LONG_BYTES
+from . import buffers, faults, native
+from .native import UNOBSERVED
 
 # Element types of ours by the names that NumPy and ml_dtypes give them; all others are digested as
 # the bytes that NumPy makes of them.
@@ -39,26 +36,29 @@ _NAMES = {
 _codes = {}  # dtype -> element code of ours, or None
 _places = {}  # sharding -> number of its devices where all are the host's; 0 where they are not
 PLACES = 4096
-LARGE = 1 << 16  # elements: from here on an array is read once, and its digest kept
-_kept = refs.AtOnce()  # large arrays that a call gave back -> (digest as two words, code, count)
 _array = _key = ()  # classes of JAX
+Array = None  # the class of all arrays that are no keys
+_wait = None  # for all of a list at once
 
 
 def arm(jax):
-    global _array, _key
+    global _array, _key, Array, _wait
     _array = jax.Array
+    Array = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
+    client = sys.modules.get("jax._src.lib.xla_client") or sys.modules.get("jaxlib.xla_client")
+    _wait = getattr(client, "batched_block_until_ready", None)
     _key = getattr(sys.modules.get("jax._src.random.prng"), "PRNGKeyArray", None) or getattr(
         sys.modules.get("jax._src.prng"), "PRNGKeyArray", ()
     )
 
 
-def _code(dtype):
+def code_of(dtype):
     if dtype not in _codes:
         _codes[dtype] = _NAMES.get(dtype.name)
     return _codes[dtype]
 
 
-def _host_shards(sharding):
+def host_shards(sharding):
     """How many devices hold the array, where all of them are the host's own; else 0."""
     found = _places.get(sharding)
     if found is None:
@@ -69,6 +69,30 @@ def _host_shards(sharding):
             _places.clear()
         _places[sharding] = found
     return found
+
+
+def count_of(shape):
+    count = 1
+    for n in shape:
+        count *= n
+    return count
+
+
+def wait(values):
+    """Waits for all arrays among the values. False: some of them may not be read where they lie,
+    and each is to be looked at by itself: one was deleted, or what makes it has failed.
+    """
+    arrays = [value for value in values if type(value) is Array]
+    if not arrays:
+        return True
+    if _wait is None:
+        return False
+    try:
+        _wait(arrays)
+    except Exception as error:
+        faults.pass_on(error)
+        return False
+    return True
 
 
 def is_array(value):
@@ -93,10 +117,6 @@ def add(pending, series, value, flags):
 
     What cannot be read is recorded as unobserved. Until pending.flush() nothing may be donated.
     """
-    known = _kept.get(value)
-    if known is not None:
-        _put_known(pending, series(""), value, known, flags)
-        return
     value = _plain(value)
     try:
         if is_array(value):
@@ -110,42 +130,8 @@ def add(pending, series, value, flags):
         pending.put(series(""), 0, native.BYTES, 0, (0,), None, flags | UNOBSERVED)
 
 
-def keep_digests(values):
-    """Digests the large ones of what a call gives back. Where they are given to the next call, as
-    weights are, they are not read again: an array of JAX does not change.
-    """
-    large = []
-    for value in values:
-        try:
-            if is_array(value) and value.size >= LARGE and _host_shards(value.sharding) == 1:
-                code = _code(value.dtype)
-                if code is not None:
-                    value.block_until_ready()
-                    large.append((value, value.unsafe_buffer_pointer(), code, value.size))
-        except Exception as error:
-            faults.pass_on(error)
-    if not large:
-        return
-    items, found = Items(len(large)), (ctypes.c_uint64 * (2 * len(large)))()
-    for i, (_value, pointer, code, count) in enumerate(large):
-        pack_item(items.buffer, i * ITEM_BYTES, pointer, 0, 0, count, 0, 0, 0, 0, code, 1, 0)
-    size = sum(value.nbytes for value, *_rest in large)
-    digests = S.lib.digests_long if size >= LONG_BYTES else S.lib.digests
-    digests(items.address, len(large), found)
-    for i, (value, _pointer, code, count) in enumerate(large):
-        digest = (ctypes.c_uint64 * 2)(found[2 * i], found[2 * i + 1])
-        _kept.put(value, (digest, code, count))
-
-
-def _put_known(pending, number, value, known, flags):
-    digest, code, count = known
-    pending.keep.append(digest)
-    at = ctypes.addressof(digest)
-    pending.put(number, at, code, count, value.shape, None, flags | DIGESTED)
-
-
 def _add_array(pending, series, array, flags):
-    code, shards = _code(array.dtype), _host_shards(array.sharding)
+    code, shards = code_of(array.dtype), host_shards(array.sharding)
     array.block_until_ready()
     if shards == 1 and code is not None:
         _put(pending, series(""), array, code, flags)
@@ -162,9 +148,7 @@ def _add_array(pending, series, array, flags):
 
 def _put(pending, number, array, code, flags):
     shape = array.shape
-    count = 1
-    for n in shape:
-        count *= n
+    count = count_of(shape)
     pointer = array.unsafe_buffer_pointer() if count else 0
     pending.put(number, pointer, code, count, shape, None, flags)
 

@@ -8,12 +8,11 @@ than at `twinrun.step()` once the job calls that, and nowhere here in a job that
 PyTorch. Every record lies in some step: the rule decides where it is compared, and leaves none out.
 """
 
-import functools
 import sys
 
-from . import core, jax_arrays, jax_programs, refs, sites, steps, tensors
+from . import core, jax_parts, jax_programs, jax_tables, refs, sites, steps, tensors
 from .core import S, hook
-from .native import ACTIVATION, DATA, FORWARD, IN, SKETCH, STATS
+from .native import ACTIVATION, DATA, FORWARD, IN
 
 SERIES = 64  # places that call one program, with tables of their own
 
@@ -27,6 +26,10 @@ class Names:
     def __init__(self, program, site, role):
         self.program, self.site, self.role = program, site, role
         self.numbers = {}
+        self.arguments = jax_tables.Side(self.argument)
+        self.results = jax_tables.Side(self.result)
+        self.calls = 0  # that gave something back
+        self.parted = set()  # places of results that were recorded in parts
 
     def _series(self, phase, kind, name):
         label = self.program.label
@@ -72,15 +75,17 @@ def _step_begins(label, site):
 
 
 @hook
-def before(program, arguments):
-    """Records what the program is given: before it runs, as donated arrays are gone afterwards."""
-    return _before(program, arguments)
+def before(program, arguments, donated):
+    """Records what the program is given: before it runs, as donated arrays are gone afterwards.
+    Returns what after() asks for.
+    """
+    return _before(program, arguments, donated)
 
 
 @hook
-def after(names, results):
+def after(call, results):
     """Records what it gave back, once that is ready."""
-    _after(names, results)
+    _after(*call, results)
 
 
 @hook
@@ -90,14 +95,14 @@ def before_compiled(compiled, args, kwargs):
     if program is None or program.arguments != paths:
         program = jax_programs.Compiled(compiled, paths)
         _compiled.put(compiled, program)
-    return _before(program, leaves)
+    return _before(program, leaves, ())
 
 
 @hook
-def after_compiled(names, found):
+def after_compiled(call, found):
     paths, leaves = _flat(found)
-    names.program.results = ["result" + path for path in paths]
-    _after(names, leaves)
+    call[0].program.results = ["result" + path for path in paths]
+    _after(*call, leaves)
 
 
 def _flat(tree):
@@ -107,27 +112,24 @@ def _flat(tree):
     return [found.keystr(path) for path, _leaf in leaves], [leaf for _path, leaf in leaves]
 
 
-def _add(pending, series, values):
-    """Records all leaves of one side of a call. series(place, suffix): the number of a record."""
-    for place, value in enumerate(values):
-        jax_arrays.add(pending, functools.partial(series, place), value, STATS | SKETCH)
-    pending.flush()
-
-
-def _before(program, arguments):
+def _before(program, arguments, donated):
     if not core.begin():
         return None
     site = sites.near(sys._getframe(2))
-    _step_begins(program.label, site)
     names = _names(program, site)
-    pending = tensors.pending()
+    back = jax_parts.came_back(names, arguments, donated)
+    jax_parts.end_of_the_others(names, back)
+    _step_begins(program.label, site)
     if program.digest:
+        pending = tensors.pending()
         pending.add_bytes(names.text(), program.digest)
-    _add(pending, names.argument, arguments)
+        pending.flush()
+    large = names.arguments.record(arguments)
+    jax_parts.record_arguments(names, arguments, large)
     core.saw("batch")
     if program.hidden:
         _note_hidden(program)
-    return names
+    return names, back
 
 
 def _note_hidden(program):
@@ -137,19 +139,15 @@ def _note_hidden(program):
         core.note("input.unseen", "%d %s %s" % (S.step, program.label, program.hidden))
 
 
-def _after(names, results):
-    pending = tensors.pending()
-    every = S.lib.sketch_every()
-    # In some steps all is read whole, for statistics and sketches; else what is large is digested
-    # once, for this record and for the argument that it becomes.
-    if not every or S.step % every:
-        jax_arrays.keep_digests(results)
-    _add(pending, names.result, results)
+def _after(names, back, results):
+    large = names.results.record(results)
+    jax_parts.record_results(names, results, large, back)
     core.saw("output")
 
 
 def _at_exit():
     """The last round is a step, too."""
+    jax_parts.record_all_ends()
     if _called:
         _called.clear()
         steps.close()

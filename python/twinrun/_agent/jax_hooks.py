@@ -14,7 +14,7 @@ import functools
 import sys
 import threading
 
-from . import core, jax_arrays, jax_calls, jax_programs, sites
+from . import core, jax_arrays, jax_calls, jax_parts, jax_programs, sites
 from .core import S, T
 
 VERSION = "0.10."  # whose inside was looked at: what it returns is known
@@ -58,7 +58,7 @@ def _wrapped_run(original, impl):
 
 
 def _recorded(run, program, args, params):
-    names = jax_calls.before(program, args)
+    call = jax_calls.before(program, args, params["donated_invars"])
     outer, _inside.jaxpr = _inside.jaxpr, params["jaxpr"]
     try:
         results = run(*args, **params)
@@ -67,8 +67,8 @@ def _recorded(run, program, args, params):
         raise
     finally:
         _inside.jaxpr = outer
-    if names is not None:
-        jax_calls.after(names, results)
+    if call is not None:
+        jax_calls.after(call, results)
     return results
 
 
@@ -130,6 +130,7 @@ def arm():
     jax_arrays.arm(jax)
     jax_programs.arm(jax)
     jax_calls.arm()
+    jax_parts.arm(jax, sys.modules["jax._src.api"])
     S.on_begin.append(_tell_eager)
     # as JAX leaves its own frames out of what a user is shown of an exception
     sys.modules["jax._src.traceback_util"].register_exclusion(__file__)

@@ -64,6 +64,7 @@ ABI = 1
     F8_E4M3FN,
     F8_E5M2,
 ) = range(18)
+WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)  # bytes of an element
 
 # TW_ITEM_*, and TWIN_REC_* << 8
 STATS, SKETCH, DIGESTED, DEVICE = 1, 2, 4, 8

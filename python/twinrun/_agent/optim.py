@@ -55,7 +55,6 @@ from .native import (
     pack_item,
 )
 
-WEIGHT_STATS_EVERY = 8  # steps; statistics do not enter the value hash
 GONE = 8  # optimizers whose last look is kept after they are gone
 NAMES_SHOWN = 40  # names of parameters in the note about their order
 
@@ -575,9 +574,7 @@ def after_step(optimizer, args, kwargs):
     if followed.found is not None and S.level >= TENSORS:
         values = followed.found.swiftly(state)
     turn = _turn(followed, state, parameters, values)
-    # One step further in every round of turns, so that each part has its statistics in time.
-    counted = (S.step + S.step // parts.TURNS) % WEIGHT_STATS_EVERY == 0
-    flags = STATS | SKETCH if counted else SKETCH
+    flags = STATS | SKETCH if parts.counted(S.step) else SKETCH
     everything = _everything(followed)
     with device.all_at_once:
         followed.weights.record(followed.names, parameters, flags, turn, everything)

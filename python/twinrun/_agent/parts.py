@@ -20,6 +20,8 @@ from .native import DIGESTED, ITEM_BYTES, PART, STATS, Items, pack_item, pack_po
 LARGE = 65536  # elements: from here on a tensor is recorded in parts
 TURNS = 16
 
+STATS_EVERY = 8  # steps; statistics do not enter the value hash
+
 _bounds = {}  # element count -> [(first, end) of each part]
 
 
@@ -33,6 +35,19 @@ def bounds(count):
         length += -length % 16
         found = _bounds[count] = [(i, min(i + length, count)) for i in range(0, count, length)]
     return found
+
+
+def tell():
+    """That something is recorded in parts."""
+    S.seen.add("parts")
+    core.note("parts", str(TURNS))
+
+
+def counted(step):
+    """Whether parts have statistics in this step. One step further in every round of turns, so that
+    each part has its statistics in time.
+    """
+    return (step + step // TURNS) % STATS_EVERY == 0
 
 
 def divisible(t):
@@ -130,8 +145,7 @@ class Parts:
         self.rows, self.flags, self.bytes, self.device = [], [flags] * TURNS, 0, False
         self.swift = None
         if values and "parts" not in S.seen:
-            S.seen.add("parts")
-            core.note("parts", str(TURNS))
+            tell()
         while self.items.capacity < TURNS * len(values):
             self.items.grow()
         for i, ((name, scope, op, site), t) in enumerate(zip(names, values)):

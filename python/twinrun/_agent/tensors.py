@@ -339,10 +339,10 @@ class Pending:
         if box is shards.UNKNOWN:  # a part, and no more is said of it
             self.put(number, *memory, flags=flags)
             return True
-        adds, edges = box.adds(_WIDTH[code]), ()
+        adds, edges = box.adds(native.WIDTH[code]), ()
         if count == 0 or box.runs == 1:
             self.put(number, *memory, flags=flags, offset=box.first if count else 0)
-            cuts = box.cuts(_WIDTH[code])
+            cuts = box.cuts(native.WIDTH[code])
             adds = not cuts or (
                 kind in (native.WEIGHT, native.MOMENT) and strides is None and is_host(part)
             )
@@ -366,9 +366,9 @@ class Pending:
         pointer, code = memory[:2]
         found = []
         for cut in cuts:
-            place = shards.range_of(box, _WIDTH[code], cut[0])
+            place = shards.range_of(box, native.WIDTH[code], cut[0])
             number = core.series(phase, kind, name + place, scope, op, site, role)
-            held = shards.edge_bytes(pointer, box, _WIDTH[code], cut)
+            held = shards.edge_bytes(pointer, box, native.WIDTH[code], cut)
             self.keep.append(held)
             self.put(
                 number,
@@ -388,7 +388,7 @@ class Pending:
         """Of a part whose elements do not lie side by side in the whole: each run is digested where
         it lies there, and raw sums add up.
         """
-        items, stride = Items(box.runs), box.run * _WIDTH[code]
+        items, stride = Items(box.runs), box.run * native.WIDTH[code]
         for i, offset in enumerate(box.offsets()):
             at = pointer + i * stride
             pack_item(items.buffer, i * ITEM_BYTES, at, 0, 0, box.run, offset, 0, 0, 0, code, 1, 0)
@@ -432,7 +432,7 @@ class Pending:
             0,
         )
         self.count += 1
-        self.bytes += count * _WIDTH[code]
+        self.bytes += count * native.WIDTH[code]
 
     def add_bytes(self, number, data, flags=0):
         """Opaque bytes: their address must stay good until flush, so they are kept."""
@@ -504,7 +504,6 @@ def contiguous_bytes(t):
 _OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 # and torch's own: what they say stands in the program's text
 _CONSTANT = (slice, range, enum.Enum)
-_WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)
 
 
 def is_host(t):
@@ -704,7 +703,7 @@ class Table:
                 0,
             )
             self.rows.append((pointer, t.shape, t.dtype, strides, place))
-            self.bytes += count * _WIDTH[code]
+            self.bytes += count * native.WIDTH[code]
         if swift.ON and not self.device and self.rows and None not in self.rows:
             self.swift = swift.new_table(
                 self.items.buffer,
