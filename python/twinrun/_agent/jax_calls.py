@@ -75,11 +75,13 @@ def _step_begins(label, site):
 
 
 @hook
-def before(program, arguments, donated):
+def before(program, arguments, params):
     """Records what the program is given: before it runs, as donated arrays are gone afterwards.
-    Returns what after() asks for.
+    Returns what after() asks for. params: how JAX is told to compile and run it.
     """
-    return _before(program, arguments, donated)
+    options = sorted(params["compiler_options_kvs"])
+    told = repr(options).encode("utf-8", "replace") if options else b""
+    return _before(program, arguments, params["donated_invars"], told)
 
 
 @hook
@@ -95,7 +97,7 @@ def before_compiled(compiled, args, kwargs):
     if program is None or program.arguments != paths:
         program = jax_programs.Compiled(compiled, paths)
         _compiled.put(compiled, program)
-    return _before(program, leaves, ())
+    return _before(program, leaves)
 
 
 @hook
@@ -112,7 +114,7 @@ def _flat(tree):
     return [found.keystr(path) for path, _leaf in leaves], [leaf for _path, leaf in leaves]
 
 
-def _before(program, arguments, donated):
+def _before(program, arguments, donated=(), options=b""):
     if not core.begin():
         return None
     site = sites.near(sys._getframe(2))
@@ -122,7 +124,7 @@ def _before(program, arguments, donated):
     _step_begins(program.label, site)
     if program.digest:
         pending = tensors.pending()
-        pending.add_bytes(names.text(), program.digest)
+        pending.add_bytes(names.text(), program.digest + options)
         pending.flush()
     large = names.arguments.record(arguments)
     jax_parts.record_arguments(names, arguments, large)

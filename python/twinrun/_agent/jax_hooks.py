@@ -58,7 +58,7 @@ def _wrapped_run(original, impl):
 
 
 def _recorded(run, program, args, params):
-    call = jax_calls.before(program, args, params["donated_invars"])
+    call = jax_calls.before(program, args, params)
     outer, _inside.jaxpr = _inside.jaxpr, params["jaxpr"]
     try:
         results = run(*args, **params)

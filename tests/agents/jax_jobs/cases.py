@@ -55,6 +55,11 @@ def static_argument():
 
 
 @case
+def compiler_options():
+    jax.jit(lambda x: x * 2, compiler_options={"xla_cpu_enable_fast_min_max": MUTANT})(BASE)
+
+
+@case
 def key():
     jax.jit(lambda k: jax.random.normal(k, (3,)))(jax.random.key(int(OTHER)))
 
