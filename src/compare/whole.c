@@ -11,6 +11,7 @@
 #include "internal.h"
 #include "scan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,34 +76,63 @@ static uint64_t elements_of(struct twin_trace *t, const struct twin_trace_record
     return elements_in(t, r->layout);
 }
 
-bool tw_part_alone(const struct tw_view *v, const struct tw_rec *r)
+/*
+ * The elements of r's tensor that were recorded in the same look, from r in one direction: until
+ * its thread records something else, another step begins, or r's own part comes again.
+ */
+static uint64_t seen_beside(const struct tw_view *v, const struct tw_rec *r, int direction)
 {
     uint64_t seen = 0;
-    for (size_t i = 0; i < v->count && seen < r->whole; i++)
-        if (v->rec[i].step == r->step && same_tensor(v, r, v, &v->rec[i]))
-            seen += elements_in(v->proc->trace, v->rec[i].layout);
-    return seen < r->whole;
+    for (ptrdiff_t i = r - v->rec + direction; i >= 0 && (size_t)i < v->count; i += direction) {
+        const struct tw_rec *other = &v->rec[i];
+        if (other->step != r->step || other->token == r->token)
+            break;
+        if (other->thread != r->thread)
+            continue;
+        if (!(other->flags & TWIN_REC_PART) || other->phase != r->phase || other->kind != r->kind)
+            break;
+        if (same_tensor(v, r, v, other))
+            seen += elements_in(v->proc->trace, other->layout);
+    }
+    return seen;
+}
+
+bool tw_part_alone(const struct tw_view *v, const struct tw_rec *r)
+{
+    assert(r >= v->rec && r < v->rec + v->count);
+    uint64_t own = elements_in(v->proc->trace, r->layout);
+    return own + seen_beside(v, r, -1) + seen_beside(v, r, 1) < r->whole;
 }
 
 /* ---- all parts of one process */
 
 /*
- * A tensor in parts. `seen` is how many elements were compared in the step that was looked at last,
- * `step`; `compared` and `elements` are sums over all steps.
+ * A tensor in parts. It is looked at as often as a function is called or an optimizer steps, which
+ * may be many times in one step of the job (twinrun.step()). Parts of several looks are no whole: a
+ * look ends where its thread records something else, and where one of its parts comes again. `seen`
+ * is how many elements were compared in the last look, number `looks`, in step `step`, behind
+ * `others` other records; `compared` and `elements` are sums over all looks.
  */
 struct tensor {
-    uint64_t key, whole, seen, compared, elements;
+    uint64_t key, whole, seen, compared, elements, looks, others;
     uint32_t step;
     enum twin_kind kind;
     bool joined; /* it was compared as a whole, which turns.c accounts for */
 };
 /*
- * One of its parts; `last` is the step in which it was compared last. known: the entry is filled.
+ * One of its parts; `last` is the step in which it was compared last, `look` the number of the last
+ * look that it was in. known: the entry is filled.
  */
 struct part {
     size_t tensor;
+    uint64_t look;
     uint32_t last;
     bool known;
+};
+/* A thread, and how many records it has made that are no parts that count. */
+struct recorder {
+    uint32_t thread;
+    uint64_t others;
 };
 
 /* The counting for one pair of processes. */
@@ -113,6 +143,8 @@ struct book {
     size_t tensors, tensor_room;
     struct part *part; /* per series */
     size_t part_room;
+    struct recorder *recorder;
+    size_t recorders, recorder_room;
     /* (step, key) of parts that b recorded, sorted; NULL: all that a has are in b */
     uint64_t *both;
     size_t both_count, both_room;
@@ -209,6 +241,32 @@ static struct part *part_of(struct book *k, const struct twin_trace_record *r,
     return p->tensor == TW_NONE ? NULL : p;
 }
 
+/* The entry of the thread that made a record, made when it is new. NULL: no memory. */
+static struct recorder *recorder_of(struct book *k, uint32_t thread)
+{
+    for (size_t i = 0; i < k->recorders; i++)
+        if (k->recorder[i].thread == thread)
+            return &k->recorder[i];
+    if (!tw_cmp_room(k->c, &k->recorder, k->recorders, &k->recorder_room, sizeof *k->recorder))
+        return NULL;
+    k->recorder[k->recorders] = (struct recorder){.thread = thread};
+    return &k->recorder[k->recorders++];
+}
+
+/* Counts a part to the look that it belongs to. In a new one all of the tensor's elements exist. */
+static void look_at_part(struct book *k, struct tensor *t, struct part *p, uint32_t step,
+                         uint64_t others)
+{
+    if (t->step != step || t->others != others || p->look == t->looks) {
+        t->step = step;
+        t->others = others;
+        t->looks++;
+        t->seen = 0;
+        t->elements += step < k->end ? t->whole : 0;
+    }
+    p->look = t->looks;
+}
+
 /*
  * Callback of the walk over a: adds one part to the book. Ends the walk with 1 at tw_whole_limit or
  * when memory runs out.
@@ -219,8 +277,14 @@ static int take_part(void *user, const struct twin_trace_record *r)
     if (++k->records > tw_whole_limit)
         return 1;
     const struct twin_series *s = twin_trace_series(k->scan->pair->a->trace, r->series);
-    if (!(r->flags & TWIN_REC_PART) || r->flags & TWIN_REC_UNOBSERVED ||
-        !series_counts(k->scan, s) || r->step < k->first || r->step > k->last)
+    struct recorder *by = recorder_of(k, r->thread);
+    if (!by)
+        return 1;
+    if (!(r->flags & TWIN_REC_PART) || !series_counts(k->scan, s)) {
+        by->others++;
+        return 0;
+    }
+    if (r->flags & TWIN_REC_UNOBSERVED || r->step < k->first || r->step > k->last)
         return 0;
     uint64_t key = step_and_key(r->step, tw_proc_key(k->scan->pair->a, r->series));
     bool compared = !k->both || bsearch(&key, k->both, k->both_count, sizeof key, compare_words);
@@ -230,12 +294,7 @@ static int take_part(void *user, const struct twin_trace_record *r)
     struct tensor *t = &k->tensor[p->tensor];
     if (t->joined)
         return 0;
-    /* The first part of this tensor in a new step: all of its elements exist in it. */
-    if (t->step != r->step) {
-        t->step = r->step;
-        t->seen = 0;
-        t->elements += r->step < k->end ? t->whole : 0;
-    }
+    look_at_part(k, t, p, r->step, by->others);
     if (!compared)
         return 0;
     uint64_t n = elements_of(k->scan->pair->a->trace, r);
@@ -336,6 +395,7 @@ static void one_process(struct tw_cmp *c, const struct tw_scan *s)
     add_up(&k);
     tw_free(k.tensor);
     tw_free(k.part);
+    tw_free(k.recorder);
     tw_free(k.both);
 }
 

@@ -17,6 +17,9 @@ struct job {
     uint32_t whole;        /* first steps in which all parts are recorded */
     bool handed;           /* what is in parts is a result of a function, and no weight */
     bool no_end;           /* no look at all parts at the end of the process */
+    uint32_t looks;        /* of a step, one part each; 0: one look */
+    bool same_part;        /* which is the same one in all of them */
+    bool between;          /* between two looks something else is recorded */
     /* in this step the weight's element `bad` is another one; from 1, 0: never */
     uint32_t bad_step;
     int bad;
@@ -57,6 +60,21 @@ static void put_all(struct twin_writer *w, const struct job *j, enum twin_phase 
         put_part(w, j, phase, "weight", step, part);
 }
 
+/* Several calls of a function in one step of the job. */
+static void put_looks(struct twin_writer *w, const struct job *j, uint32_t step)
+{
+    const float batch = 1;
+    for (uint32_t look = 0; look < j->looks; look++) {
+        put_part(w, j, TWIN_PHASE_OPTIMIZER, "weight", step,
+                 j->same_part ? 0 : (int)(look % PARTS));
+        if (j->between)
+            synth_put(w,
+                      (struct synth_record){
+                          .phase = TWIN_PHASE_DATA, .kind = TWIN_KIND_IN, .name = "argument"},
+                      &batch, 1);
+    }
+}
+
 static struct synth *run_of(const char *label, const struct job *j)
 {
     struct synth *s = synth_new(label);
@@ -75,6 +93,8 @@ static struct synth *run_of(const char *label, const struct job *j)
                   &loss, 1);
         if (step - j->start < j->whole)
             put_all(w, j, TWIN_PHASE_OPTIMIZER, step + 1);
+        else if (j->looks)
+            put_looks(w, j, step + 1);
         else
             put_part(w, j, TWIN_PHASE_OPTIMIZER, "weight", step + 1,
                      (int)((step + j->turn) % PARTS));
@@ -160,6 +180,49 @@ static void what_functions_hand_on_counts_like_weights(void **state)
                   "what functions give to their next call: the end of 1 of 1 large tensors, which "
                   "were compared in parts only");
     twin_verdict_free(v);
+}
+
+/* Parts of several looks of one step add up to as many elements as there are, but they are no
+ * whole: an element may have changed behind the look that its part was in.
+ */
+static void parts_of_several_looks_are_no_whole(void **state)
+{
+    (void)state;
+    static const struct job jobs[] = {
+        {.steps = 6, .looks = PARTS, .between = true},
+        {.steps = 6, .looks = PARTS, .between = true, .handed = true},
+        {.steps = 6, .looks = 2 * PARTS, .same_part = true},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        struct job j = jobs[i];
+        j.no_end = true;
+        struct twin_verdict *v = verdict_of(&j, &j, NULL);
+        expect_outcome(v, TWIN_INCONCLUSIVE);
+        assert_int_equal(v->covers[0].whole_at_end, 0);
+        assert_int_equal(v->covers[0].compared * 4, v->covers[0].elements);
+        twin_verdict_free(v);
+        j.no_end = false;
+        v = verdict_of(&j, &j, NULL);
+        expect_outcome(v, TWIN_SAME);
+        assert_int_equal(v->covers[0].whole_at_end, 1);
+        twin_verdict_free(v);
+    }
+}
+
+static void what_several_looks_have_seen_in_part_is_no_origin(void **state)
+{
+    (void)state;
+    for (int whole = 0; whole <= 1; whole++) {
+        const struct job a = {.steps = 6, .looks = PARTS, .between = true, .whole = whole ? 6 : 0};
+        struct job b = a;
+        b.bad_step = 4;
+        b.bad = 3;
+        struct twin_verdict *v = verdict_of(&a, &b, NULL);
+        expect_outcome(v, TWIN_DIFFER);
+        assert_string_equal(v->first->name, "weight[0:8]");
+        assert_int_equal(v->first->role, whole ? TWIN_ORIGIN : TWIN_ROLE_UNKNOWN);
+        twin_verdict_free(v);
+    }
 }
 
 static void what_is_whole_at_every_step_needs_no_note(void **state)
@@ -328,6 +391,8 @@ int main(void)
         cmocka_unit_test(parts_in_other_turns_are_not_within_tolerance),
         cmocka_unit_test(parts_in_turns_and_a_whole_end_are_the_same),
         cmocka_unit_test(what_functions_hand_on_counts_like_weights),
+        cmocka_unit_test(parts_of_several_looks_are_no_whole),
+        cmocka_unit_test(what_several_looks_have_seen_in_part_is_no_origin),
         cmocka_unit_test(what_is_whole_at_every_step_needs_no_note),
         cmocka_unit_test(without_a_whole_end_it_is_inconclusive),
         cmocka_unit_test(one_element_is_found_when_its_turn_comes),
