@@ -59,6 +59,34 @@ cudaError_t cudaFree(void *p)
     return cudaSuccess;
 }
 
+static bool refuses;
+
+void runtime_refuse_memory(bool refuse)
+{
+    refuses = refuse;
+}
+
+/* Given at once, and taken back when the stream has come there. */
+cudaError_t cudaMallocAsync(void **p, size_t bytes, cudaStream_t)
+{
+    return refuses ? cudaErrorMemoryAllocation : cudaMalloc(p, bytes);
+}
+
+cudaError_t cudaFreeAsync(void *p, cudaStream_t)
+{
+    waiting.push_back([=] {
+        munmap(p, allocated[p]);
+        allocated.erase(p);
+    });
+    return cudaSuccess;
+}
+
+/* Collectives of the double of NCCL. */
+extern "C" void nccl_double_enqueue(cudaStream_t, void (*run)(void *), void *argument)
+{
+    waiting.push_back([=] { run(argument); });
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind how,
                             cudaStream_t)
 {

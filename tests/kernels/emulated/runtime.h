@@ -26,6 +26,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
                             cudaStream_t stream);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind how);
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream);
+/* Memory of a stream; `runtime_refuse_memory`: from now on there is none. */
+cudaError_t cudaMallocAsync(void **p, size_t bytes, cudaStream_t stream);
+cudaError_t cudaFreeAsync(void *p, cudaStream_t stream);
+void runtime_refuse_memory(bool refuse);
 cudaError_t cudaMemset(void *p, int value, size_t bytes);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaGetLastError();
