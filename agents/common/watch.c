@@ -5,6 +5,7 @@
  * entropy and clock are counted (factors.c); here are the libraries that are loaded at the end, and
  * the order in which directories were read.
  */
+#include "defined.h"
 #include "factors.h"
 #include "state.h"
 
@@ -110,6 +111,10 @@ void tw_watch_report(tw_note_sink *sink, void *user)
         look_at(text, &seen);
     }
     dl_iterate_phdr(loaded, &seen);
+    struct tw_nccl_home nccl;
+    tw_nccl_home(&nccl);
+    if (nccl.linked == TW_LINKED_STATIC) /* a file of another name has it */
+        seen |= 1u << NCCL;
     size_t at = 0;
     text[0] = '\0';
     for (int w = 0; w < WORDS; w++)

@@ -4,6 +4,7 @@
  * VALUE (docs/format/run-folder.md). Once when its trace begins, and its libraries once more at the
  * end, since many are loaded late. Only trainers write it: of a rank's helpers their parent speaks.
  */
+#include "mapped.h"
 #include "state.h"
 
 #include <dlfcn.h>
@@ -63,40 +64,9 @@ static void put_number(struct out *o, const char *key, long value)
     line(o, key, text);
 }
 
-/* One line of maps: "from-to rights offset device inode   path". Files that code runs from. */
-static void put_mapping(struct out *o, char *text, char *last, size_t room)
+static void put_library(const char *path, void *out)
 {
-    char *path = strchr(text, '/'), *rights = strchr(text, ' ');
-    if (!path || !rights || path < rights + 5 || rights[3] != 'x' || strcmp(path, last) == 0)
-        return;
-    snprintf(last, room, "%s", path);
-    line(o, "library", path);
-}
-
-/*
- * Not dl_iterate_phdr: its lock is held by whoever loads a library just now, perhaps for seconds.
- */
-static void put_libraries(struct out *o)
-{
-    char text[4096 + 1], last[1024] = "";
-    size_t have = 0;
-    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    for (ssize_t n; fd >= 0 && (n = read(fd, text + have, sizeof text - 1 - have)) > 0;) {
-        char *from = text, *end;
-        have += (size_t)n;
-        text[have] = '\0';
-        while ((end = strchr(from, '\n'))) {
-            *end = '\0';
-            put_mapping(o, from, last, sizeof last);
-            from = end + 1;
-        }
-        have -= (size_t)(from - text);
-        memmove(text, from, have);
-        if (have == sizeof text - 1) /* longer than any path: dropped */
-            have = 0;
-    }
-    if (fd >= 0)
-        close(fd);
+    line(out, "library", path);
 }
 
 static void put_variables(struct out *o)
@@ -275,7 +245,7 @@ void tw_world_report(bool begins)
          * yet. */
         line(&o, "told", "library");
     }
-    put_libraries(&o);
+    tw_each_mapped(put_library, &o);
     flush_out(&o);
     close(o.fd);
 }

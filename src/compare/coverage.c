@@ -440,6 +440,8 @@ static void from_notes(struct tw_cmp *c, const struct tw_side *side, struct twin
                           strcmp(key, "unseen") == 0 ? "" : "the agent reported: ", value);
         if (strcmp(key, "gpu.copied") == 0) /* all was seen, and it took longer */
             tw_cmp_note(c, "run %zu: %s", side->index + 1, value);
+        if (strcmp(key, "nccl.unseen") == 0) /* what the job shows of itself was compared */
+            tw_cmp_note(c, "run %zu: collectives unseen: %s", side->index + 1, value);
         while ((armed || unarmed) && *value) { /* one per line */
             size_t n = strcspn(value, "\n");
             tw_texts_add(c, armed ? &c->armed : &c->unarmed,

@@ -5,6 +5,7 @@ NCCL's side (nccl_double.c), and who is asked to load it.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -160,6 +161,60 @@ def test_an_inner_run_has_its_own(tmp_path):
     assert done.returncode == 0, done.stderr
     (run,) = [p for p in (Path(env["TWINRUN_HOME"]) / "runs").iterdir() if "inner" in p.name]
     assert len(list((run / "nccl").iterdir())) == 1 and not noted(run)
+
+
+# ---- a NCCL whose calls are not seen
+
+
+def linked(tmp_path, kind, *loaded):
+    """A recorded run of a program that has NCCL in this way, and what it loads."""
+    program = os.path.join(BUILD, "tests", "agents", "nccl_linked_job" + kind)
+    libraries = [tmp_path / name for name in loaded]
+    for path in libraries:
+        shutil.copy(os.path.join(BUILD, "tests", "agents", "idle_library.so"), path)
+    env = environment(tmp_path, TWINRUN_WATCH="1")
+    runs = tmp_path / "home" / "runs"
+    before = set(runs.iterdir()) if runs.exists() else set()
+    words = [TWINRUN, "record", "-q", "--", program, *map(str, libraries)]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (run,) = set(runs.iterdir()) - before
+    (path,) = (run / "ranks").glob("*.twt")
+    noted = [v.decode() for k, v in Trace.open(path).notes if k == b"nccl.unseen"]
+    met = "watch.libraries\tnccl\n" in (run / "factors").read_text()
+    return run, noted, met
+
+
+def test_collectives_that_are_not_seen(tmp_path):
+    """Of a NCCL that is linked statically, or that no PyTorch uses; the outcome stays, since what
+    the job shows was compared. Isolate then tries NCCL's factors."""
+    program = os.path.join(BUILD, "tests", "agents", "nccl_linked_job_static")
+    static = "NCCL is linked statically into " + program
+    shared = "what is given to %s is recorded for PyTorch alone" % (tmp_path / "libnccl.so.2")
+    driver = "libcuda.so.1"
+    run, noted, met = linked(tmp_path, "_static", driver)
+    assert noted == [static] and met
+    assert linked(tmp_path, "_static")[1:] == ([], False)  # no GPU, no NCCL
+    other, noted, met = linked(tmp_path, "", driver, "libnccl.so.2")
+    assert noted == [shared] and met
+    for kind, loaded in (
+        ("", (driver,)),
+        ("_stub", (driver,)),  # it would load the library
+        ("_stripped", (driver,)),  # nothing tells it from a program without
+        ("_static", (driver, "libtorch_python.so")),  # its hooks see the contents
+    ):
+        assert linked(tmp_path, kind, *loaded)[1] == []
+    done = subprocess.run(
+        [TWINRUN, "diff", "--json", str(run), str(other)],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    verdict = json.loads(done.stdout)
+    assert verdict["outcome"] == "same" and done.returncode == 0
+    for text in ("run 1: collectives unseen: " + static, "run 2: collectives unseen: " + shared):
+        assert text in verdict["notes"]
 
 
 # ---- verdicts

@@ -734,6 +734,24 @@ static void a_gpu_that_was_not_read(void **state)
     }
 }
 
+/* Contents of NCCL's collectives are no part of what was compared: that is said, and hides nothing
+ * of what was. */
+static void collectives_that_are_not_seen(void **state)
+{
+    (void)state;
+    struct synth *s[2];
+    for (int i = 0; i < 2; i++) {
+        s[i] = synth_new("static");
+        struct twin_writer *w = synth_process(s[i], 0, 1, NULL);
+        small_steps(w, 3);
+        if (i == 1)
+            twin_writer_note(w, "nccl.unseen", "NCCL is linked statically into /a/trainer");
+    }
+    struct twin_verdict *v = judge(s[0], s[1], NULL);
+    expect_note(v, "run 2: collectives unseen: NCCL is linked statically into /a/trainer");
+    expect_same(v, 3);
+}
+
 /* What JAX computes outside of jitted functions makes no record: that is said once, and what was
  * recorded is the same. */
 static void computed_beside_jitted_functions(void **state)
@@ -814,6 +832,7 @@ int main(void)
         cmocka_unit_test(unreadable_last),
         cmocka_unit_test(a_captured_graph_is_unseen),
         cmocka_unit_test(a_gpu_that_was_not_read),
+        cmocka_unit_test(collectives_that_are_not_seen),
         cmocka_unit_test(computed_beside_jitted_functions),
         cmocka_unit_test(unreadable_behind_the_range),
         cmocka_unit_test(more_steps_than_the_table),
