@@ -716,7 +716,7 @@ int twin_baseline_judge(const struct twin_baseline *b, const struct twin_run *ru
         /* what "same" needs, "within tolerance" needs, too */
         const bool judged = j.differs && c.tolerance && !j.tolerance.outside;
         if (!j.differs || judged)
-            tw_coverage(&c, &side, j.scan, j.scans);
+            tw_coverage(&c, &side, NULL, j.scan, j.scans);
         tw_account_side(&c, &side, NULL, j.differs && !judged);
         for (size_t i = 0; i < j.scans; i++)
             if (j.scan[i].steps_compared > c.v->steps_compared)

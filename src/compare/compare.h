@@ -342,6 +342,8 @@ struct twin_verdict {
     bool open_numbers;   /* among these: numbers that may be times */
     /* among these: text or files that do differ, neither as noise nor as numbers do */
     bool unjudged;
+    /* no record, no printed line and no file: all that was compared is how the runs ended */
+    bool nothing_compared;
     char **armed, **unarmed;
     size_t armed_count, unarmed_count;
     uint64_t lost_records;

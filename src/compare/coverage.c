@@ -5,6 +5,7 @@
  * its records as a whole.
  */
 #include "internal.h"
+#include "printed.h"
 #include "scan.h"
 
 #include "phrase.h"
@@ -336,9 +337,34 @@ static void say_tail(struct tw_cmp *c, const struct tw_side *side, const struct 
                       tw_proc_role(p));
 }
 
+/* No process of the job left a record. What it printed and wrote is compared nevertheless, and the
+ * sentence says how much that is. other: the run it is compared with; NULL: a baseline, which keeps
+ * records only. */
+static void say_nothing_recorded(struct tw_cmp *c, const struct tw_side *side,
+                                 const struct tw_side *other)
+{
+    static const char nothing[] = "what the job computes: no process of the job left a record";
+    if (!other || c->quick) {
+        tw_cmp_unseen(c, "%s", nothing);
+        return;
+    }
+    const size_t lines = tw_output_lines(c, side, other), files = tw_files_known(c, side, other);
+    c->v->nothing_compared = lines + files == 0;
+    if (lines && files)
+        tw_cmp_unseen(c, "%s; compared were the %zu line%s that it printed and %zu file%s", nothing,
+                      lines, tw_plural_s(lines), files, tw_plural_s(files));
+    else if (lines || files)
+        tw_cmp_unseen(c, "%s; compared %s only the %zu %s%s that it %s", nothing,
+                      lines + files == 1 ? "was" : "were", lines + files, lines ? "line" : "file",
+                      tw_plural_s(lines + files), lines ? "printed" : "wrote");
+    else
+        tw_cmp_unseen(c, "%s, and nothing that it printed or wrote could be compared", nothing);
+}
+
 /* Looks at what each pair of processes recorded, and adds what is missing to c->unseen: every entry
  * there keeps the verdict from "same". */
-void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count)
+void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_side *other,
+                 struct tw_scan *scans, size_t count)
 {
     bool inputs = false, results = false, own = false, one = side->steps == 0;
     bool messages = false, eager = false, fits = false;
@@ -379,7 +405,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *s
     }
     tw_whole(c, scans, count);
     if (count == 0) {
-        tw_cmp_unseen(c, "everything: no process of the job left a record");
+        say_nothing_recorded(c, side, other);
         return;
     }
     if (one && !inputs)

@@ -636,6 +636,23 @@ static void say_single(struct tw_cmp *c, const struct files *in, const struct si
                              s->count[0], c->label_a, s->count[1], c->label_b, s->example));
 }
 
+size_t tw_files_known(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
+{
+    const struct twin_run *x = a->run, *y = b->run;
+    size_t known = 0;
+    if (tw_side_stopped(a) || tw_side_stopped(b) || (c->o->arms && c->o->steps_given))
+        return 0; /* they are not compared at all */
+    for (size_t i = 0; i < x->file_count; i++) {
+        const struct twin_run_file *f = &x->files[i];
+        if (!f->sha256[0] || never_matters(f->path) ||
+            tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_FILE, f->path))
+            continue;
+        for (size_t k = 0; k < y->file_count; k++)
+            known += y->files[k].sha256[0] && strcmp(f->path, y->files[k].path) == 0;
+    }
+    return known;
+}
+
 int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                      struct tw_last_resort *out)
 {

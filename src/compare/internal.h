@@ -459,7 +459,9 @@ struct twin_finding *tw_outcome_new(struct tw_cmp *c, enum twin_finding_type typ
 char *tw_outcome_text(struct tw_cmp *c, const struct twin_run *r);
 
 /* ---- coverage.c: was enough seen to say "same"? Adds to c->unseen. */
-void tw_coverage(struct tw_cmp *c, const struct tw_side *side, struct tw_scan *scans, size_t count);
+/* other: the run that side is compared with; NULL: a baseline */
+void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_side *other,
+                 struct tw_scan *scans, size_t count);
 void tw_coverage_notes(struct tw_cmp *c, const struct tw_side *side);
 
 /* ---- side_traces.c: traces that agents write beside those of the ranks, FOLDER/ in the run folder

@@ -209,6 +209,31 @@ int tw_output_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw
     return c->oom ? TWIN_ENOMEM : 0;
 }
 
+/* Lines of a stream that both runs have a copy of. */
+static size_t lines_of(struct tw_cmp *c, const struct tw_side *side, const char *which)
+{
+    struct stream s;
+    size_t lines = 0;
+    stream_load(c, side->run, which, false, &s);
+    for (size_t i = 0; i < s.bytes; i++)
+        lines += s.data[i] == '\n' || i + 1 == s.bytes;
+    tw_free(s.data);
+    return lines;
+}
+
+size_t tw_output_lines(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b)
+{
+    const struct twin_run *x = a->run, *y = b->run;
+    const bool out = !tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, "stdout") &&
+                     has_copy(x->stdout_sha256, x->stdout_truncated) &&
+                     has_copy(y->stdout_sha256, y->stdout_truncated);
+    const bool errors = !tw_cmp_ignored(c, TWIN_PHASE_OUTPUT, TWIN_KIND_LINE, "stderr") &&
+                        has_copy(x->stderr_sha256, x->stderr_truncated) &&
+                        has_copy(y->stderr_sha256, y->stderr_truncated);
+    return (out ? lines_of(c, a, "stdout") : 0) +
+           (errors && !x->one_stream ? lines_of(c, a, "stderr") : 0);
+}
+
 void tw_last_resort_free(struct tw_last_resort *r)
 {
     tw_findings_free(&r->findings);

@@ -569,7 +569,7 @@ int tw_pair_compare(struct tw_cmp *c, struct tw_side *a, struct tw_side *b,
     if (r->within)
         look_at_tails(c, a, b, &scans);
     if (!r->differs || r->within) /* what "same" needs, "within tolerance" needs, too */
-        tw_coverage(c, a, scans.s, scans.n);
+        tw_coverage(c, a, b, scans.s, scans.n);
     tw_ranges_account(c, a, b, scans.s, scans.n, r->differs && !r->within);
     if (tw_ranges_make(c, scans.s, scans.n, &r->ranges, &r->range_count) != 0)
         c->oom = true;

@@ -159,6 +159,9 @@ int tw_output_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw
                       struct tw_last_resort *out);
 int tw_files_compare(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b,
                      struct tw_last_resort *out);
+/* Of runs without records: how many printed lines of a, and files of both, are compared? */
+size_t tw_output_lines(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b);
+size_t tw_files_known(struct tw_cmp *c, const struct tw_side *a, const struct tw_side *b);
 void tw_last_resort_free(struct tw_last_resort *r);
 
 #endif

@@ -296,7 +296,15 @@ static void nothing_seen_is_inconclusive(void **state)
     synth_print(b, "stdout", "loss 0.5\n");
     struct twin_verdict *v = compare(a, b, NULL);
     expect_outcome(v, TWIN_INCONCLUSIVE);
-    assert_true(has_unseen(v, "no process of the job left a record"));
+    assert_true(has_unseen(v, "no process of the job left a record; compared was only the 1 line "
+                              "that it printed"));
+    assert_false(v->nothing_compared);
+    twin_verdict_free(v);
+    const char *const ignore[] = {"stdout"};
+    v = compare(a, b, &(struct twin_compare_options){.ignore = ignore, .ignore_count = 1});
+    expect_outcome(v, TWIN_INCONCLUSIVE);
+    assert_true(has_unseen(v, "and nothing that it printed or wrote could be compared"));
+    assert_true(v->nothing_compared);
     twin_verdict_free(v);
     synth_print(b, "stdout", "loss 0.6\n");
     v = compare(a, b, NULL);

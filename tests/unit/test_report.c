@@ -470,7 +470,7 @@ static void what_a_job_can_show(void **state)
     (void)state;
     struct twin_run_process one = {.armed = true};
     struct twin_verdict v = same();
-    char *unseen[] = {(char *)"everything: no process of the job left a record"};
+    char *unseen[] = {(char *)"what the job computes: no process of the job left a record"};
     v.outcome = v.bitwise = TWIN_INCONCLUSIVE;
     v.unseen = unseen;
     v.unseen_count = 1;

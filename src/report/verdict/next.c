@@ -192,7 +192,7 @@ static enum programs programs_of(const struct twin_run *run)
  * agent's, behind the run's name. */
 static bool lacks_records(const struct twin_verdict *v)
 {
-    static const char *const beginnings[] = {"everything", "batches or inputs",
+    static const char *const beginnings[] = {"what the job computes:", "batches or inputs",
                                              "weights, gradients", NULL};
     for (size_t i = 0; i < v->unseen_count; i++) {
         if (strstr(v->unseen[i], ": what functions of "))
