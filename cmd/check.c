@@ -322,7 +322,7 @@ static int print_verdict(struct tw_check_command *command)
                               c->series.count, &o);
     /* A job that fails has mostly said why. */
     if (c->series.v->outcome == TWIN_FAILED && !a->json)
-        tw_check_show_tail(&tw_terminal, c->series.runs[0]);
+        tw_run_show_tail(&tw_terminal, "run 1", c->series.runs[0]);
     note_in_ledger(c, command->args.ledger);
     tw_known_free(&known);
     tw_again_free(&again);

@@ -13,6 +13,7 @@
 #include "say.h"
 #include "on.h"
 #include "page.h"
+#include "run_state.h"
 #include "runs.h"
 #include "verdict.h"
 
@@ -101,12 +102,14 @@ static const struct tw_option options[] = {
 static const char *const synopsis[] = {"[options] -- COMMAND [ARG...]", "[options] --a CMD --b CMD",
                                        NULL};
 static const struct tw_pair exits[] = {
-    {"0", "the runs, or the arms, do not diverge; what that excludes is printed"},
+    {"0", "the runs, or the arms, do not diverge, as far as check would say \"same\" of them; what "
+          "that excludes is printed"},
     {"1", "isolated: a cause was shown to matter; the verdict says whether it was shown to be all "
           "there is"},
     {"2", "trouble: bad use, the home cannot be written, the job fails every time"},
     {"3", "not isolated: outside the pins, not enough runs, the divergence went away, or A does "
-          "not repeat itself"},
+          "not repeat itself; inconclusive: nothing diverged, but what was seen does not suffice "
+          "to say that there is nothing, and the answer names what was unseen"},
     {"130", "interrupted by Ctrl-C; --resume goes on"},
     {NULL, NULL},
 };
@@ -260,6 +263,17 @@ static void note_in_ledger(const struct tw_isolate *c, const char *url,
     tw_buf_free(&causes);
 }
 
+/* A job that fails has mostly said why: its first run that ended badly. */
+static void show_tail(struct tw_isolate *c)
+{
+    char who[32];
+    uint32_t number;
+    const struct twin_run *run = tw_isolate_failed(c, &number);
+    snprintf(who, sizeof who, "run %u", number);
+    if (run)
+        tw_run_show_tail(&tw_terminal, who, run);
+}
+
 /* Prints the result and keeps it in every form; returns the exit code. */
 static int report(struct tw_isolate_command *command, const struct twin_search_report *r)
 {
@@ -297,6 +311,8 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
     if (a->save_case && tw_isolate_save_case(c, &found, a->save_case, &err) != 0)
         saved = tw_trouble(&err, "isolate: --save-case");
     note_in_ledger(c, a->ledger, &found.x, r);
+    if (r->outcome == TWIN_SEARCH_JOB_FAILS && !a->json)
+        show_tail(c);
     fflush(stdout);
     tw_isolate_keep_claims(c, r);
     tw_isolate_result_free(&found);

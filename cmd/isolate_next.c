@@ -161,6 +161,15 @@ static char *on_two_cores(const struct tw_isolate_command *x, const struct tw_ag
     return text;
 }
 
+/* How the run ended that failed first, and what it printed. */
+static char *show_failed(const struct tw_isolate_command *x, const struct tw_again *again)
+{
+    uint32_t number;
+    const struct twin_run *run = tw_isolate_failed(&x->search, &number);
+    return run && run->id ? tw_printf("%stwinrun show %.8s%s", again->look, run->id, again->show)
+                          : tw_strdup("");
+}
+
 /* By outcome. What is left over is looked at with a plain check of many runs. */
 static char *of_one_command(const struct tw_isolate_command *x, const struct twin_search_report *r,
                             const struct tw_again *again)
@@ -171,9 +180,12 @@ static char *of_one_command(const struct tw_isolate_command *x, const struct twi
     switch (r->outcome) {
     case TWIN_SEARCH_ISOLATED: return after_isolated(x, r, again);
     case TWIN_SEARCH_NO_DIVERGENCE: return tw_strdup("");
+    case TWIN_SEARCH_JOB_FAILS: return show_failed(x, again);
     case TWIN_SEARCH_INTERRUPTED:
         return put_command(given, again, &tw_command_isolate, extra, again->job);
     case TWIN_SEARCH_UNSEEN:
+        if (!r->unjudged)
+            return tw_strdup(""); /* the report says what check says */
         return put_command(given, again, &tw_command_isolate, " --text", again->job);
     case TWIN_SEARCH_NOT_ENOUGH:
         if (!r->need)
@@ -251,6 +263,10 @@ static char *of_two_commands(const struct tw_isolate_command *x, const struct tw
     char extra[64] = " --resume", *mix, *arms, *text;
     switch (r->outcome) {
     case TWIN_SEARCH_NO_DIVERGENCE: return tw_strdup("");
+    case TWIN_SEARCH_UNSEEN:
+        if (!r->unjudged)
+            return tw_strdup(""); /* the report says what check says */
+        return put_command(given, again, &tw_command_isolate, " --text", again->job);
     case TWIN_SEARCH_ISOLATED: /* A, and A with the causes: check names the operation */
         mix = tw_isolate_arms_mixed(c, r, true);
         arms = mix ? tw_isolate_arms_words(c->args.a, mix) : NULL;

@@ -167,7 +167,9 @@ int tw_arm_take(struct tw_search *s, struct tw_arm *arm, const struct twin_searc
         class = classify_run(arm, r);
     }
     arm->steps += r->steps;
+    arm->unseen += r->unseen && !r->parted;
     arm->blind += r->blind && !r->parted;
+    arm->unjudged += r->unjudged && !r->parted;
     arm->disagreeing += r->parted && r->vote == TWIN_VOTE_OPERATION;
     arm->failed += r->parted && r->status != TWIN_ENDED_WELL;
     return arm == &s->arm[0] ? learn_natural(s, r, number, class, err) : 0;
@@ -192,12 +194,12 @@ int tw_arm_compare(struct tw_search *s, struct tw_arm *arm, size_t n, struct twi
     return rc;
 }
 
-/* The search ends when this many comparisons were made, and all of them show a difference that
- * cannot be judged (text, files): more of them would say no more. */
+/* The search ends when this many comparisons were made, and of none more can be known: what differs
+ * cannot be judged (text, files), or there was nothing to compare. */
 enum { BLIND = 3 };
 
-/* Looks at natural runs until one of four things is clear: they differ only in what cannot be
- * judged (TW_UNSEEN); they diverged and do so no longer (TW_GONE); they diverge, often enough to
+/* Looks at natural runs until one of four things is clear: nothing can be known of them
+ * (TW_UNSEEN); they diverged and do so no longer (TW_GONE); they diverge, often enough to
  * know the rate; or Wald's sequential test calls them clean. A divergence is proof: after one, the
  * test never says "clean" (Wald's plain test would, after enough clean comparisons), so runs are
  * made until baseline_parts of them have diverged. */

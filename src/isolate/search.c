@@ -275,7 +275,8 @@ static int search_cause(struct tw_search *s, struct chosen *c, struct twin_error
     if (rc)
         return rc;
     if (s->arm[0].parted == 0) {
-        s->report->outcome = TWIN_SEARCH_NO_DIVERGENCE;
+        /* As check decides: one comparison that shows too little is enough. */
+        s->report->outcome = s->arm[0].unseen ? TWIN_SEARCH_UNSEEN : TWIN_SEARCH_NO_DIVERGENCE;
         return 0;
     }
     bool over = false;
@@ -332,6 +333,7 @@ static void summarise_search(struct tw_search *s)
     const struct tw_arm *natural = &s->arm[0];
     r->baseline = natural->compared;
     r->parted = natural->parted;
+    r->unjudged = natural->unjudged > 0;
     r->baseline_steps = natural->steps;
     r->rate = natural->compared ? (double)natural->parted / (double)natural->compared : NAN;
     r->correlation = tw_correlation(s);

@@ -148,8 +148,13 @@ struct twin_search_result {
     /* a run that did not end well counts as diverged where its reference did */
     enum twin_search_status status;
     bool parted; /* from its reference */
-    /* not diverged, but they differ in something that could not be judged (text, files) */
+    /* not diverged, but src/compare does not call them the same, either: too little was seen, or
+     * what differs could not be judged */
+    bool unseen;
+    /* of these: another comparison will show no more (text or files differ, or nothing at all was
+     * compared) */
     bool blind;
+    bool unjudged;  /* of these: text or files do differ */
     int32_t layer;  /* of the first divergence; -1: unknown */
     uint32_t step;  /* of the first divergence */
     uint64_t steps; /* compared, the parting one included */
@@ -207,7 +212,8 @@ enum twin_search_outcome {
     TWIN_SEARCH_INTERRUPTED, /* go on with the same log */
     TWIN_SEARCH_JOB_FAILS,   /* the job fails in every natural run; of two arms: A does */
     TWIN_SEARCH_UNSTEADY,    /* of two arms: A does not repeat itself */
-    /* natural runs differ in what could not be judged, and in nothing else */
+    /* natural runs did not diverge, but are not the same for sure: too little was seen, or what
+     * differs could not be judged (`unjudged`) */
     TWIN_SEARCH_UNSEEN,
     /* natural runs diverged at first and do so no longer: `last_parted` is the last run that did */
     TWIN_SEARCH_GONE
@@ -281,6 +287,7 @@ struct twin_search_evidence {
 
 struct twin_search_report {
     enum twin_search_outcome outcome;
+    bool unjudged; /* not enough was seen: of natural runs text or files differ */
     /* isolated: with the causes pinned at most 20% of comparisons diverge (95%), as `bound` says */
     bool sufficient;
     /* isolated: fresh comparisons with all causes pinned, and those that diverged nevertheless */

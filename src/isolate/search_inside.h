@@ -38,7 +38,9 @@ struct tw_arm {
     bool fresh;
     /* of those that diverged: replays showed the operation disagreeing with itself */
     uint64_t disagreeing;
-    uint64_t blind;  /* of those that did not diverge: they differ in what cannot be judged */
+    /* of those that did not diverge: not the same for sure; more of them would say no more; text or
+     * files differ */
+    uint64_t unseen, blind, unjudged;
     uint64_t failed; /* of those that diverged: ended badly, or stood still */
     bool fails;      /* the job never ends well in this world */
 };

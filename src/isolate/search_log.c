@@ -87,15 +87,16 @@ static json_t *entry_json(const struct tw_isolate *c, const struct twin_search_e
     const struct twin_search_result *r = &e->result;
     const struct tw_isolate_made *made = tw_isolate_made(c, e->number), unknown = {0};
     made = made ? made : &unknown;
-    return json_pack("{s:i, s:i, s:o, s:i, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:i, s:b, "
-                     "s:o, s:o, s:o}",
-                     "number", (int)e->number, "purpose", (int)e->purpose, "world", hex(e->world),
-                     "status", (int)r->status, "parted", (int)r->parted, "layer", (int)r->layer,
-                     "step", (json_int_t)r->step, "steps", (json_int_t)r->steps, "run",
-                     hex(r->handle), "agrees", hex(r->agrees), "seconds", r->seconds, "wall_s",
-                     made->wall_s, "same", set_json(&r->same), "vote", (int)r->vote, "whole",
-                     (int)made->whole, "pinned", set_json(&made->pinned), "unseen",
-                     c->unseen ? tw_json_text(c->unseen) : json_null(), "clock", clock_json(c));
+    return json_pack(
+        "{s:i, s:i, s:o, s:i, s:b, s:i, s:I, s:I, s:o, s:o, s:f, s:f, s:o, s:i, s:b, "
+        "s:o, s:o, s:o, s:b, s:b, s:b}",
+        "number", (int)e->number, "purpose", (int)e->purpose, "world", hex(e->world), "status",
+        (int)r->status, "parted", (int)r->parted, "layer", (int)r->layer, "step",
+        (json_int_t)r->step, "steps", (json_int_t)r->steps, "run", hex(r->handle), "agrees",
+        hex(r->agrees), "seconds", r->seconds, "wall_s", made->wall_s, "same", set_json(&r->same),
+        "vote", (int)r->vote, "whole", (int)made->whole, "pinned", set_json(&made->pinned),
+        "unseen", c->unseen ? tw_json_text(c->unseen) : json_null(), "clock", clock_json(c),
+        "not_sure", (int)r->unseen, "blind", (int)r->blind, "unjudged", (int)r->unjudged);
 }
 
 /* Sets *out to an integer that lies in the range. 0; TWIN_EFORMAT: there is none. */
@@ -128,6 +129,9 @@ static int entry_read(const json_t *j, struct twin_search_entry *e)
     e->world = from_hex(json_object_get(j, "world"));
     r->status = (enum twin_search_status)status;
     r->parted = json_is_true(json_object_get(j, "parted"));
+    r->unseen = json_is_true(json_object_get(j, "not_sure"));
+    r->blind = json_is_true(json_object_get(j, "blind"));
+    r->unjudged = json_is_true(json_object_get(j, "unjudged"));
     r->layer = (int32_t)layer;
     r->step = (uint32_t)step;
     r->steps = (uint64_t)steps;

@@ -53,6 +53,21 @@ const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle)
     return found;
 }
 
+const struct twin_run *tw_isolate_failed(const struct tw_isolate *c, uint32_t *number)
+{
+    *number = 0;
+    for (size_t i = 0; i < c->log.count; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        for (size_t k = 0; e->result.status == TWIN_ENDED_BADLY && k < c->run_count; k++) {
+            if (c->runs[k].handle != e->result.handle)
+                continue;
+            *number = e->number;
+            return c->runs[k].run;
+        }
+    }
+    return NULL;
+}
+
 /* From the end, since a run that was made once more (at another level) has the later entry. */
 const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number)
 {

@@ -40,17 +40,11 @@ const char *twin_search_purpose_name(enum twin_search_purpose p)
 
 const char *twin_search_outcome_name(enum twin_search_outcome o)
 {
-    static const char *const names[] = {"isolated",
-                                        "no divergence",
-                                        "outside the pins",
-                                        "hardware suspected",
-                                        "not enough runs",
-                                        "unexplained",
-                                        "interrupted",
-                                        "the job fails",
-                                        "A does not repeat itself",
-                                        "not enough was seen",
-                                        "the divergence went away"};
+    static const char *const names[] = {
+        "isolated",           "no divergence",           "outside the pins",
+        "hardware suspected", "not enough runs",         "unexplained",
+        "interrupted",        "the job fails",           "A does not repeat itself",
+        "inconclusive",       "the divergence went away"};
     return (size_t)o < sizeof names / sizeof *names ? names[o] : "unknown";
 }
 
@@ -491,8 +485,11 @@ char *twin_search_end_text(const struct twin_search_report *r)
         tw_buf_printf(&b, "Not isolated: the divergence went away after run %u", r->last_parted);
         break;
     case TWIN_SEARCH_UNSEEN:
-        tw_buf_puts(&b, "The runs differ in text or files only, which may be harmless; --text "
-                        "takes that for a divergence");
+        tw_buf_puts(&b, r->unjudged
+                            ? "The runs differ in text or files only, which may be harmless; "
+                              "--text takes that for a divergence"
+                            : "No difference was found, but not enough was seen to say that there "
+                              "is none");
         break;
     }
     return tw_buf_steal(&b);

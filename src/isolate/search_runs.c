@@ -112,7 +112,9 @@ static int compare_with_reference(struct tw_isolate *c, const struct twin_search
     /* Where they diverged, as far as a record says it. The steps count the divergent one as well.
      */
     const struct twin_finding *f = v->first;
-    out->blind = v->outcome == TWIN_INCONCLUSIVE && v->unjudged;
+    out->unseen = v->outcome == TWIN_INCONCLUSIVE;
+    out->unjudged = out->unseen && v->unjudged;
+    out->blind = out->unjudged || (out->unseen && v->nothing_compared);
     out->parted = tw_isolate_parted(c, v);
     out->steps = v->steps_compared;
     if (out->parted && f) {

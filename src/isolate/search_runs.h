@@ -176,6 +176,9 @@ const struct twin_run *tw_isolate_find(struct tw_isolate *c, uint64_t handle);
 /* Keeps a run that was made; it belongs to c then. */
 int tw_isolate_keep(struct tw_isolate *c, struct twin_run *r);
 uint64_t tw_isolate_handle(const struct twin_run *r);
+/* The first run that ended badly, with its number in the search. NULL: none, or this process has
+ * not read it. */
+const struct twin_run *tw_isolate_failed(const struct tw_isolate *c, uint32_t *number);
 /* By a run's number in the log; NULL when nothing is known. */
 const struct tw_isolate_made *tw_isolate_made(const struct tw_isolate *c, uint32_t number);
 int tw_isolate_made_add(struct tw_isolate *c, const struct tw_isolate_made *m);

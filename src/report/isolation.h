@@ -82,6 +82,9 @@ struct twin_isolation {
     size_t hint_count;
     const char *const *note;
     size_t note_count;
+    /* inconclusive: what was not seen, as check says it */
+    const char *const *unseen;
+    size_t unseen_count;
     /* pins under which the job fails, or that do not hold; factors whose influence was shown, not
      * confirmed; "" */
     const char *dropped, *suspects;

@@ -140,8 +140,6 @@ int tw_check_keep(struct tw_check *c, struct twin_run *r);
 /* How the run ended, in the word that its line shows. May use text. */
 const char *tw_check_state(const struct tw_check *c, const struct twin_run *r, bool diverged,
                            char text[32]);
-/* The end of what the run printed to stderr, for a job that never worked. */
-void tw_check_show_tail(const struct tw_front *front, const struct twin_run *r);
 /* Frees what the check owns, with its runs; the file of the standard input is deleted. */
 void tw_check_fini(struct tw_check *c);
 

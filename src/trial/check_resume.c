@@ -42,7 +42,7 @@ static int judge_end(const struct tw_check *c, const struct twin_run *half)
         "check: --resume-with: the run that was to be resumed ended badly (%s): nothing was "
         "resumed",
         tw_run_state(half, text));
-    tw_check_show_tail(c->series.front, half);
+    tw_run_show_tail(c->series.front, "it", half);
     return TWIN_EINVAL;
 }
 

@@ -142,27 +142,6 @@ const char *tw_check_state(const struct tw_check *c, const struct twin_run *r, b
     return tw_run_state(r, text);
 }
 
-void tw_check_show_tail(const struct tw_front *front, const struct twin_run *r)
-{
-    enum { TAIL = 2000, LINES = 8 };
-    char *path = tw_path_join(r->dir, "stderr"), *data = NULL;
-    size_t bytes = 0, lines = 0;
-    if (path && tw_read_file(path, 64u << 20, &data, &bytes, NULL) == 0 && bytes) {
-        size_t from = bytes;
-        while (from > 0 && bytes - from < TAIL &&
-               (data[from - 1] != '\n' || from == bytes || ++lines < LINES))
-            from--;
-        tw_front_say(front, "run 1 printed last (%s):", path);
-        for (const char *line = data + from; line < data + bytes;) {
-            size_t n = strcspn(line, "\n");
-            tw_front_line(front, "  | %.*s", (int)n, line);
-            line += n + 1;
-        }
-    }
-    tw_free(data);
-    tw_free(path);
-}
-
 void tw_check_fini(struct tw_check *c)
 {
     twin_baseline_free(c->baseline);

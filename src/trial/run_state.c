@@ -169,3 +169,25 @@ char *tw_run_last_words(const struct twin_run *r)
     tw_free(text);
     return words;
 }
+
+void tw_run_show_tail(const struct tw_front *front, const char *who, const struct twin_run *r)
+{
+    enum { TAIL = 2000, LINES = 8 };
+    /* streams that were one are kept as stdout */
+    char *path = tw_path_join(r->dir, r->one_stream ? "stdout" : "stderr"), *data = NULL;
+    size_t bytes = 0, lines = 0;
+    if (path && tw_read_file(path, 64u << 20, &data, &bytes, NULL) == 0 && bytes) {
+        size_t from = bytes;
+        while (from > 0 && bytes - from < TAIL &&
+               (data[from - 1] != '\n' || from == bytes || ++lines < LINES))
+            from--;
+        tw_front_say(front, "%s printed last (%s):", who, path);
+        for (const char *line = data + from; line < data + bytes;) {
+            size_t n = strcspn(line, "\n");
+            tw_front_line(front, "  | %.*s", (int)n, line);
+            line += n + 1;
+        }
+    }
+    tw_free(data);
+    tw_free(path);
+}

@@ -2,6 +2,8 @@
 #ifndef TW_TRIAL_RUN_STATE_H
 #define TW_TRIAL_RUN_STATE_H
 /* What a run folder says of its run in a word or a number. */
+#include "front.h"
+
 #include "src/launch/run.h"
 
 #include <stdbool.h>
@@ -20,6 +22,9 @@ void tw_run_totals(const struct twin_run *r, struct tw_run_totals *t);
 const char *tw_run_state(const struct twin_run *r, char text[32]);
 /* The last line that the run printed to stderr. malloc'ed; NULL: none. */
 char *tw_run_last_words(const struct twin_run *r);
+/* Tells the front the last lines that a run printed to stderr, for a job that never worked: it has
+ * mostly said why. who: "run 1". */
+void tw_run_show_tail(const struct tw_front *front, const char *who, const struct twin_run *r);
 /* By its own fault: not when twinrun or Ctrl-C ended it. */
 bool tw_run_failed(const struct twin_run *r);
 /* A PyTorch job may compute with bare tensors: no module and no loader shows what goes in, the

@@ -237,7 +237,10 @@ int sim_make_runs(void *user, const struct twin_search_request *q, size_t n,
             out[i].status = s->sticks ? TWIN_ENDED_STUCK : TWIN_ENDED_BADLY;
         else if (q[i].reference)
             compare(s, &s->run[q[i].reference], r, &out[i]);
-        out[i].blind = s->blind && q[i].reference && !out[i].parted;
+        const bool equal = q[i].reference && !out[i].parted;
+        out[i].blind = s->blind && equal;
+        out[i].unjudged = s->unjudged && equal;
+        out[i].unseen = equal && (s->blind || s->number_unseen == q[i].number);
         if (out[i].parted)
             out[i].agrees = agrees(s, r);
     }

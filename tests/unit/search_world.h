@@ -27,9 +27,11 @@ struct sim_source {
 struct sim {
     struct sim_source source[3];
     int sources;
-    bool blind;     /* runs that do not part differ in something that nobody can judge */
-    double noise;   /* comparisons that part for no reason */
-    uint64_t shift; /* factors whose pin changes the bits, steadily: bit per factor */
+    bool blind;             /* of runs that do not part nothing more can be known */
+    bool unjudged;          /* they differ in something that nobody can judge */
+    uint32_t number_unseen; /* run of which too little is seen to say that it is the same */
+    double noise;           /* comparisons that part for no reason */
+    uint64_t shift;         /* factors whose pin changes the bits, steadily: bit per factor */
     /* settable factors whose value is the same in all natural runs, but which have influence when
      * set */
     uint64_t constant;

@@ -357,15 +357,35 @@ static void honest_ends(void **state)
 static void unjudged(void **state)
 {
     (void)state;
-    struct sim s = {.seed = 3, .blind = true};
+    struct sim s = {.seed = 3, .blind = true, .unjudged = true};
     struct twin_search_report *r = search(&s, NULL);
     assert_int_equal(r->outcome, TWIN_SEARCH_UNSEEN);
     assert_int_equal(r->runs, 4);
+    assert_true(r->unjudged);
     twin_search_report_free(r);
     s = one_cause("entropy", "rng");
     s.blind = true;
     r = search(&s, NULL);
     names(&s, r);
+    twin_search_report_free(r);
+}
+
+/* Nothing diverges, and of one run too little was seen: check would not say "same". All runs are
+ * made, as what is seen may still diverge. */
+static void too_little_seen(void **state)
+{
+    (void)state;
+    struct sim s = {.seed = 3};
+    struct twin_search_report *r = search(&s, NULL);
+    assert_int_equal(r->outcome, TWIN_SEARCH_NO_DIVERGENCE);
+    const uint32_t runs = r->runs;
+    twin_search_report_free(r);
+    s = (struct sim){.seed = 3, .number_unseen = 5};
+    r = search(&s, NULL);
+    assert_int_equal(r->outcome, TWIN_SEARCH_UNSEEN);
+    assert_false(r->unjudged);
+    assert_true(isnan(r->bound));
+    assert_int_equal(r->runs, runs);
     twin_search_report_free(r);
 }
 
@@ -604,22 +624,15 @@ static void no_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bars),
-                                       cmocka_unit_test(rare_cause),
-                                       cmocka_unit_test(two_causes),
-                                       cmocka_unit_test(never_blamed),
-                                       cmocka_unit_test(size),
-                                       cmocka_unit_test(together),
-                                       cmocka_unit_test(bad_pins),
-                                       cmocka_unit_test(innocents),
-                                       cmocka_unit_test(unjudged),
-                                       cmocka_unit_test(last_resort),
-                                       cmocka_unit_test(replays_speak_against_a_core),
-                                       cmocka_unit_test(honest_ends),
-                                       cmocka_unit_test(interrupted),
-                                       cmocka_unit_test(foreign_log),
-                                       cmocka_unit_test(bad_plans),
-                                       cmocka_unit_test(unit_of_trial),
-                                       cmocka_unit_test(no_memory)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bars),          cmocka_unit_test(rare_cause),
+        cmocka_unit_test(two_causes),    cmocka_unit_test(never_blamed),
+        cmocka_unit_test(size),          cmocka_unit_test(together),
+        cmocka_unit_test(bad_pins),      cmocka_unit_test(innocents),
+        cmocka_unit_test(unjudged),      cmocka_unit_test(too_little_seen),
+        cmocka_unit_test(last_resort),   cmocka_unit_test(replays_speak_against_a_core),
+        cmocka_unit_test(honest_ends),   cmocka_unit_test(interrupted),
+        cmocka_unit_test(foreign_log),   cmocka_unit_test(bad_plans),
+        cmocka_unit_test(unit_of_trial), cmocka_unit_test(no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

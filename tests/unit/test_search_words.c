@@ -314,9 +314,8 @@ static const struct end ends[] = {
      "to "
      "be to blame\n",
      "A does not repeat itself: whatever is changed would seem to be to blame"},
-    {TWIN_SEARCH_UNSEEN, false, 0, "outcome   not enough was seen, 9 runs, 0.0 s\n",
-     "The runs differ in text or files only, which may be harmless; --text takes that for a "
-     "divergence"},
+    {TWIN_SEARCH_UNSEEN, false, 0, "outcome   inconclusive, 9 runs, 0.0 s\n",
+     "No difference was found, but not enough was seen to say that there is none"},
     {TWIN_SEARCH_GONE, false, 0,
      "outcome   not isolated: the divergence went away after run 5, 9 runs, 0.0 s\n"
      "evidence  natural runs diverged at first, and no longer: whatever was pinned meanwhile would "
@@ -340,6 +339,10 @@ static void each_end(void **state)
         says(twin_search_verdict_text(&r, candidate), ends[i].verdict);
         says(twin_search_end_text(&r), ends[i].sentence);
     }
+    const struct twin_search_report text = {.outcome = TWIN_SEARCH_UNSEEN, .unjudged = true};
+    says(twin_search_end_text(&text),
+         "The runs differ in text or files only, which may be harmless; --text takes that for a "
+         "divergence");
 }
 
 int main(void)

@@ -162,6 +162,8 @@ static void first_screen(struct twin_page *p, const struct twin_isolation *x)
                            "a divergence in up to %.3g of comparisons cannot be excluded (95%%)",
                            x->bound);
         twin_page_fact(p, "Suspects", "%s", x->suspects);
+        for (size_t i = 0; i < x->unseen_count; i++)
+            twin_page_fact(p, i ? "" : "Not seen", "%s", x->unseen[i]);
         twin_page_facts_end(p);
     }
     if (*x->next) {

@@ -37,6 +37,15 @@ static void print_first(FILE *out, const struct twin_isolation *x)
     tw_free(site);
 }
 
+/* Why nothing is said although nothing diverged: the sentence, and what was not seen. */
+static void print_unseen(FILE *out, const struct twin_isolation *x)
+{
+    if (x->unseen_count)
+        tw_put_to(out, "          %s\n", x->sentence);
+    for (size_t i = 0; i < x->unseen_count; i++)
+        tw_put_to(out, "%s%s\n", i ? "          " : "unseen    ", x->unseen[i]);
+}
+
 /* How natural runs fall into classes, and where they diverge. */
 static void print_natural(FILE *out, const struct twin_isolation *x)
 {
@@ -172,6 +181,15 @@ static json_t *notes_json(const struct twin_isolation *x)
     return list;
 }
 
+/* What was not seen, where that is why nothing is said. */
+static json_t *unseen_json(const struct twin_isolation *x)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < x->unseen_count; i++)
+        json_array_append_new(list, tw_json_text(x->unseen[i]));
+    return list;
+}
+
 /* Known cases that look alike. */
 static json_t *hints_json(const struct twin_isolation *x)
 {
@@ -249,6 +267,8 @@ static const char *contract_word(enum twin_search_outcome o)
         return "isolated";
     if (o == TWIN_SEARCH_NO_DIVERGENCE)
         return "no-divergence";
+    if (o == TWIN_SEARCH_UNSEEN)
+        return "inconclusive";
     return o == TWIN_SEARCH_JOB_FAILS ? "error" : "not-isolated";
 }
 
@@ -315,7 +335,7 @@ json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation 
     return with_confirmation(
         json_pack(
             "{s:s, s:s, s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:{s:I, s:I, s:o, s:o, s:o}, s:s, s:s, "
-            "s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}",
+            "s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o, s:o}",
             "schema", "twinrun.isolate/1", "outcome", contract_word(r->outcome), "reason",
             twin_search_outcome_name(r->outcome), "causes", causes_json(c, x, r), "runs_used",
             (json_int_t)r->runs, "alpha", tw_json_number(c->plan.alpha), "beta",
@@ -330,7 +350,8 @@ json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation 
             "contrasts", contrasts_json(c, r), "seen_before", hints_json(x), "next",
             *x->next ? tw_json_text(x->next) : json_null(), "then",
             *x->then ? tw_json_text(x->then) : json_null(), "arms", tw_isolate_arms_json(c, r),
-            "vote", vote_json(r), "jobs", (int)c->args.jobs, "notes", notes_json(x)),
+            "vote", vote_json(r), "jobs", (int)c->args.jobs, "notes", notes_json(x), "unseen",
+            unseen_json(x)),
         c, r);
 }
 
@@ -375,6 +396,7 @@ static void print_all(FILE *out, const struct tw_isolate *c, const struct twin_i
     char *verdict = twin_search_verdict_text(r, c->candidate);
     char *evidence = twin_search_evidence_text(r, c->candidate);
     tw_put_lines(out, verdict ? verdict : "");
+    print_unseen(out, x);
     print_first(out, x);
     if (c->arms)
         print_arms(out, c, r);

@@ -6,6 +6,7 @@
 #include "isolate_result.h"
 
 #include "base.h"
+#include "wording.h"
 
 #include "src/launch/redact.h"
 #include "src/stats/stats.h"
@@ -307,6 +308,53 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
     tw_free(run);
 }
 
+/* What to try where too little was seen: as check says it of these two runs. */
+static const char *what_shows_more(struct tw_isolate_result *o, const struct twin_run *const *pair)
+{
+    struct tw_next next[TW_NEXT_MAX];
+    const struct twin_report report = {.verdict = o->open, .runs = pair, .run_count = 2};
+    size_t count = tw_report_next(&report, next);
+    const char *command = "";
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0)
+            command = keep_text(o, tw_strdup(next[i].command.data));
+        tw_buf_free(&next[i].command);
+    }
+    return command;
+}
+
+/* Nothing diverged, and one comparison at least does not say "same": its verdict says what was not
+ * seen. Where its folders are gone, the log has the first reason. */
+static void fill_unseen(struct tw_isolate_result *o, struct tw_isolate *c,
+                        const struct twin_search_report *r)
+{
+    struct twin_isolation *x = &o->x;
+    const struct twin_run *pair[2] = {NULL, NULL};
+    for (size_t i = 0; i < c->log.count && r->outcome == TWIN_SEARCH_UNSEEN && !o->open; i++) {
+        const struct twin_search_entry *e = &c->log.entry[i];
+        pair[1] = is_natural(c, e) ? tw_isolate_find(c, e->result.handle) : NULL;
+        if (!pair[0] || !pair[1]) {
+            pair[0] = pair[0] ? pair[0] : pair[1];
+            continue;
+        }
+        if (tw_isolate_compare_pair(c, pair[0], pair[1], &o->open, NULL) != 0)
+            o->open = NULL;
+        if (o->open && o->open->outcome != TWIN_INCONCLUSIVE) {
+            twin_verdict_free(o->open);
+            o->open = NULL;
+        }
+    }
+    if (r->outcome != TWIN_SEARCH_UNSEEN || (!o->open && !c->unseen))
+        return;
+    const size_t count = o->open ? o->open->unseen_count : 1;
+    const char **list = zeroed_list(o, count, sizeof *list);
+    for (size_t i = 0; list && i < count; i++)
+        list[x->unseen_count++] = keep_text(o, tw_strdup(o->open ? o->open->unseen[i] : c->unseen));
+    x->unseen = list;
+    if (!*x->next && o->open)
+        x->next = what_shows_more(o, pair);
+}
+
 /* What else is to be known of the search, and the two lists of names beside it. */
 static void fill_notes(struct tw_isolate_result *o, const struct tw_isolate *c,
                        const struct twin_search_report *r)
@@ -339,7 +387,7 @@ static void fill_notes(struct tw_isolate_result *o, const struct tw_isolate *c,
     if (note && c->nodes.why)
         note[x->note_count++] = keep_text(o,
                                           tw_printf("the node was no candidate: %s", c->nodes.why));
-    if (note && c->unseen)
+    if (note && c->unseen && r->outcome != TWIN_SEARCH_UNSEEN) /* there it is the answer */
         note[x->note_count++] = keep_text(o, tw_printf("not everything was seen: %s", c->unseen));
     for (size_t i = 0; note && i < c->clock_count; i++)
         note[x->note_count++] = keep_text(o, tw_printf("clock experiment: %s", c->clock[i].text));
@@ -519,6 +567,7 @@ void tw_isolate_result(struct tw_isolate *c, const struct twin_search_report *r,
     fill_pins(o, c);
     fill_runs(o, c);
     natural_runs(o, c);
+    fill_unseen(o, c, r);
     fill_notes(o, c, r);
 }
 
@@ -535,6 +584,8 @@ void tw_isolate_result_free(struct tw_isolate_result *o)
     tw_free(x->run);
     tw_free(x->natural);
     tw_free((void *)(uintptr_t)x->note);
+    tw_free((void *)(uintptr_t)x->unseen);
+    twin_verdict_free(o->open);
     tw_known_free(&o->known);
     twin_class_tree_free(&x->tree);
     twin_field_free(&o->field);

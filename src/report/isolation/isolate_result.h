@@ -20,6 +20,8 @@ struct tw_isolate_result {
     struct tw_known known;     /* x.hint points into it */
     struct twin_field field;   /* x.field */
     struct twin_curves curves; /* x.curves */
+    struct twin_verdict
+        *open; /* of the first natural pair that is not the same for sure, or NULL */
     /* the page in the home is handed around: no text in it has a secret of the command in it */
     struct twin_redactor *redactor;
     bool failed; /* out of memory */
