@@ -367,7 +367,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_s
                  struct tw_scan *scans, size_t count)
 {
     bool inputs = false, results = false, own = false, one = side->steps == 0;
-    bool messages = false, eager = false, fits = false;
+    bool messages = false, eager = false, tensorflow = false, fits = false;
     size_t ignored = 0, equal = 0, numbers = 0;
     for (size_t i = 0; i < count; i++) {
         struct tw_scan *s = &scans[i];
@@ -388,6 +388,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_s
         results |= k.results || k.values || only_messages(&k);
         messages |= only_messages(&k);
         eager |= twin_trace_note_of(k.p->trace, "jax.eager") != NULL;
+        tensorflow |= twin_trace_note_of(k.p->trace, "tensorflow.eager") != NULL;
         fits |= twin_trace_note_of(k.p->trace, "fits") != NULL;
         ignored += k.ignored;
         numbers += s->numbers;
@@ -431,6 +432,9 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_s
     if (eager)
         tw_cmp_note(c, "JAX computed outside of jitted functions, too: of that only what such "
                        "functions are given was compared");
+    if (tensorflow)
+        tw_cmp_note(c, "TensorFlow computed operation by operation, too: of that only what is "
+                       "given to a function, a tape, an optimizer or a variable was compared");
     if (fits)
         tw_cmp_note(c, "what the job computes outside of the calls that train was compared only "
                        "where it is printed, written or given to such a call");

@@ -40,6 +40,27 @@ _INTERFACE = {
     "c8": native.C64,
     "c16": native.C128,
 }
+# Element types of ours by the names that NumPy and ml_dtypes give them, for JAX and TensorFlow; all
+# others are digested there as the bytes that NumPy makes of them.
+NAMED = {
+    "bool": native.BOOL,
+    "int8": native.I8,
+    "uint8": native.U8,
+    "int16": native.I16,
+    "uint16": native.U16,
+    "int32": native.I32,
+    "uint32": native.U32,
+    "int64": native.I64,
+    "uint64": native.U64,
+    "float16": native.F16,
+    "bfloat16": native.BF16,
+    "float32": native.F32,
+    "float64": native.F64,
+    "complex64": native.C64,
+    "complex128": native.C128,
+    "float8_e4m3fn": native.F8_E4M3FN,
+    "float8_e5m2": native.F8_E5M2,
+}
 
 
 class View:

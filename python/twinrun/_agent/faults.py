@@ -17,7 +17,16 @@ FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PYTHON = os.path.dirname(os.__file__) + os.sep  # where its own library lies
 
 # Who raises exceptions of these modules in our code is our code, or what it calls.
-_LIBRARIES = {"builtins", "torch", "numpy", "jax", "jaxlib", "_twinrun_agent"}
+_LIBRARIES = {
+    "builtins",
+    "torch",
+    "numpy",
+    "jax",
+    "jaxlib",
+    "tensorflow",
+    "keras",
+    "_twinrun_agent",
+}
 
 
 def _code_of(handler):

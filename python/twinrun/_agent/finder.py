@@ -14,7 +14,7 @@ import sys
 from . import fresh
 
 # process: the one that was armed; a child that was forked later has another number
-_state = {"finder": None, "armed": False, "process": 0}
+_state = {"finder": None, "armed": False, "process": 0, "arrived": set()}
 _waiting = {}  # name of a module -> functions to call once it has been imported
 
 
@@ -154,6 +154,15 @@ def _arm_jax():
     jax_hooks.arm()
 
 
+def _arm_tensorflow(name):
+    """TensorFlow or Keras has been imported; either may import the other one."""
+    _state["arrived"].add(name)
+    if "tensorflow" in _state["arrived"]:
+        from . import tf_hooks
+
+        tf_hooks.arm("keras" in _state["arrived"])
+
+
 def _pass_on(error):
     from . import faults
 
@@ -212,3 +221,5 @@ def install():
     for name in ("sklearn.base", "joblib.parallel", "xgboost.training", "lightgbm.engine"):
         when_imported(name, lambda name=name: _arm_fits(name))
     when_imported("jax", _arm_jax)
+    for name in ("keras", "tensorflow"):
+        when_imported(name, lambda name=name: _arm_tensorflow(name))

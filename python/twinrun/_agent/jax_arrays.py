@@ -12,27 +12,6 @@ import sys
 from . import buffers, faults, native
 from .native import UNOBSERVED
 
-# Element types of ours by the names that NumPy and ml_dtypes give them; all others are digested as
-# the bytes that NumPy makes of them.
-_NAMES = {
-    "bool": native.BOOL,
-    "int8": native.I8,
-    "uint8": native.U8,
-    "int16": native.I16,
-    "uint16": native.U16,
-    "int32": native.I32,
-    "uint32": native.U32,
-    "int64": native.I64,
-    "uint64": native.U64,
-    "float16": native.F16,
-    "bfloat16": native.BF16,
-    "float32": native.F32,
-    "float64": native.F64,
-    "complex64": native.C64,
-    "complex128": native.C128,
-    "float8_e4m3fn": native.F8_E4M3FN,
-    "float8_e5m2": native.F8_E5M2,
-}
 _codes = {}  # dtype -> element code of ours, or None
 _places = {}  # sharding -> number of its devices where all are the host's; 0 where they are not
 PLACES = 4096
@@ -54,7 +33,7 @@ def arm(jax):
 
 def code_of(dtype):
     if dtype not in _codes:
-        _codes[dtype] = _NAMES.get(dtype.name)
+        _codes[dtype] = buffers.NAMED.get(dtype.name)
     return _codes[dtype]
 
 
@@ -154,7 +133,7 @@ def _put(pending, number, array, code, flags):
 
 
 def _add_numpy(pending, number, array, flags):
-    found = buffers.view(array) if array.dtype.name in _NAMES else None
+    found = buffers.view(array) if array.dtype.name in buffers.NAMED else None
     if found is None:
         pending.add_bytes(number, array.tobytes(), flags)
         return

@@ -56,6 +56,13 @@ def made(optimizer):
     _user[key] = threading.get_ident(), False
 
 
+def forget(optimizer):
+    """It steps within another one, which ends the steps."""
+    key = id(optimizer)
+    _optimizers.pop(key, None)
+    _user.pop(key, None)
+
+
 def step_begins(optimizer):
     """An optimizer steps: it is this thread's."""
     trainers.begins()
