@@ -10,7 +10,7 @@ something is called from a line that has called it in this step already, as for 
 import sys
 import threading
 
-from . import core, parts, rng, sites, steps, tensors, tf_programs, tf_values, tf_variables
+from . import core, parts, refs, rng, sites, steps, tensors, tf_programs, tf_values, tf_variables
 from .core import S, hook
 from .native import (
     ACTIVATION,
@@ -43,7 +43,7 @@ _called = set()  # (label, site) of this step
 _applied = False  # an optimizer has been applied in this process
 _counts = {}  # id(optimizer) -> its iterations when they were read last
 _running = None  # the Call that waits for a traced function
-_twice = {}  # id of gradients that a tape gave out in this step -> the tensor
+_recorded = refs.AtOnce()  # gradients as a tape gave them out -> True
 
 
 class Call:
@@ -71,7 +71,6 @@ def _step_begins(label, site):
 
 def _close():
     _called.clear()
-    _twice.clear()
     steps.close()
 
 
@@ -107,7 +106,9 @@ def batch_in_graph(names, label, arrays):
     since threads keep no order.
     """
     call = _running
-    if call is not None and S.on:
+    if call is None and S.on:
+        core.unseen("a batch of a function that was not seen to be called")
+    elif S.on:
         call.batches.append((names, label, arrays))
 
 
@@ -147,8 +148,16 @@ def before(concrete, given, captured):
     if program.hidden:
         _note_hidden(program)
     global _running
+    if _running is not None:
+        core.unseen("functions of TensorFlow that run in several threads at once")
     _running = call
     return call
+
+
+def failed():
+    """The function that was called has raised."""
+    global _running
+    _running = None
 
 
 def _note_hidden(program):
@@ -229,7 +238,6 @@ def _turns(advanced):
     for optimizer, _count in advanced:
         if S.step == before:
             steps.turn(optimizer)
-    _twice.clear()
 
 
 @hook
@@ -264,7 +272,7 @@ def gradients_taken(target, sources, found):
     core.saw("gradient")
     for gradient in made:
         if gradient is not None:
-            _twice[id(gradient)] = gradient
+            _recorded.put(gradient, True)
 
 
 def _add_gradients(pending, phase, variables, gradients, site, op=""):
@@ -294,7 +302,7 @@ def before_apply(optimizer, gradients, variables):
     if S.level >= TENSORS and isinstance(gradients, (list, tuple)):
         pending = tensors.pending()
         # what a tape has just given out and nobody changed stands there already
-        handed = [None if id(g) in _twice else g for g in gradients]
+        handed = [None if _recorded.get(g) else g for g in gradients]
         op = type(optimizer).__name__
         _add_gradients(pending, OPTIMIZER, variables, handed, site, op)
         pending.flush()
@@ -337,7 +345,6 @@ def _at_exit():
 
 def _in_child():
     _called.clear()
-    _twice.clear()
     tf_variables.in_child()
 
 

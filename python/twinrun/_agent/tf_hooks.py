@@ -48,6 +48,7 @@ def _wrapped_call(original):
         try:
             found = original(self, tensor_inputs, captured_inputs)
         except BaseException as error:
+            tf_calls.failed()
             core.trim(error)
             raise
         finally:

@@ -31,6 +31,7 @@ from .native import (
     WEIGHT,
 )
 
+CATEGORIES = {WEIGHT: "weight", STATE: "state"}
 STATS_EVERY = 8  # steps, as for PyTorch's weights
 PROBE = 4096  # bytes of a large variable that are looked at before a call
 WHOLE_BYTES = 64 << 20  # of one call's variables, looked at whole in the first steps
@@ -59,6 +60,8 @@ class Known:
         "known",
         "op",
         "site",
+        "host",
+        "shape",
     )
 
     def __init__(self, variable, handle):
@@ -67,6 +70,8 @@ class Known:
         self.name = self.known = None
         self.numbers = {}
         self.op = ""
+        self.host = "CPU" in (variable.device or "")
+        self.shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else None
         self.site = sites.near(sys._getframe(3))  # where it was made
 
     def read(self):
@@ -81,8 +86,13 @@ class Known:
         except Exception as error:  # not initialized yet
             faults.pass_on(error)
             return None
+        return self.array(variable, value)
+
+    def array(self, variable, value):
         array = tf_values.array_of(value)
-        return array if variable.shape.is_compatible_with(array.shape) else None
+        if array.shape == self.shape or variable.shape.is_compatible_with(array.shape):
+            return array
+        return None  # not initialized: without contents
 
     def number(self, phase, suffix="", op=None, site=""):
         key = phase, suffix, op, site
@@ -200,6 +210,28 @@ def _name(known):
 # ---------------------------------------------------------------- what they hold
 
 
+def read(knowns):
+    """What each of them holds, as Known.read(): by one operation, where all lie in the host's
+    memory, which takes a fifth of the time.
+    """
+    variables = [known.reference() for known in knowns]
+    present = all(variable is not None for variable in variables)
+    if len(knowns) > 1 and present and all(known.host for known in knowns):
+        try:
+            values = _execute(
+                _context(),
+                "_ReadVariablesOp",
+                None,
+                [variable._handle for variable in variables],
+                "dtypes",
+                [known.dtype for known in knowns],
+            )
+            return [k.array(v, value) for k, v, value in zip(knowns, variables, values)]
+        except Exception as error:  # one of them is not initialized yet
+            faults.pass_on(error)
+    return [known.read() for known in knowns]
+
+
 def _wanted(known):
     return S.level >= TENSORS or known.kind == WEIGHT
 
@@ -239,13 +271,11 @@ def record(knowns, turn, everything=None):
     flags = STATS | SKETCH if counted else SKETCH
     pending = tensors.pending()
     with unrecorded():
-        arrays = [known.read() for known in knowns]
+        arrays = read(knowns)
         for known, array in zip(knowns, arrays):
             if array is None or not _wanted(known):
                 continue
-            core.saw(
-                "weight" if known.kind == WEIGHT else "state" if known.kind == STATE else "moment"
-            )
+            core.saw(CATEGORIES.get(known.kind, "moment"))
             if _divisible(array):
                 _add_parts(pending, known, array, turn, everything, flags)
             else:
@@ -280,7 +310,7 @@ def _add_parts(pending, known, array, turn, everything, flags):
 def look(knowns):
     """Takes what they hold now for known."""
     with unrecorded():
-        _learn(knowns, [known.read() for known in knowns])
+        _learn(knowns, read(knowns))
 
 
 def _whole(arrays):
@@ -321,7 +351,7 @@ def check(knowns):
     """Records those that somebody has written to since they were looked at."""
     meet(knowns)
     with unrecorded():
-        arrays = [known.read() for known in knowns]
+        arrays = read(knowns)
         wanted = [
             None if array is None else (array.ctypes.data, *((known.known or _NOWHERE)[1:3]))
             for known, array in zip(knowns, arrays)
