@@ -120,6 +120,12 @@ def test_a_loop_with_a_tape_is_seen():
             assert {("forward", "loss", "loss"), ("backward", "gradient", "w")} <= found
 
 
+def test_a_strategy_is_left_alone_and_that_is_said():
+    done, traces = watched("strategy")
+    assert done.returncode == 0 and done.stdout == b"done\n", done
+    assert ("unseen", "what runs under a strategy of tf.distribute") in traces["main"].notes
+
+
 NOTE = (
     "TensorFlow computed operation by operation, too: of that only what is given to a function, "
     "a tape, an optimizer or a variable was compared"

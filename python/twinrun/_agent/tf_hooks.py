@@ -16,6 +16,7 @@ from .core import S, T
 
 VERSIONS = ("2.21.",)  # whose inside was looked at
 KERAS = ("3.",)
+STRATEGY = "what runs under a strategy of tf.distribute"
 WRITING = ("assign", "scatter_", "batch_scatter_")  # methods of variables
 
 _eager = None  # tf.executing_eagerly
@@ -118,10 +119,22 @@ def _wrapped_assign(original):
 
 
 def _distributed():
+    """What runs under a strategy is left alone, and said to be unseen."""
     if not _strategy():
         return False
-    core.unseen("what runs under a strategy of tf.distribute")
+    core.unseen(STRATEGY)
     return True
+
+
+def _wrapped_run(original):
+    """Of a strategy: what it runs is mostly called, or traced, outside of its scope."""
+
+    def run(self, *args, **kwargs):
+        if S.on and "Default" not in type(self).__name__:
+            core.unseen(STRATEGY)
+        return original(self, *args, **kwargs)
+
+    return run
 
 
 _keras_folder = None
@@ -165,6 +178,8 @@ def _arm_tensorflow():
         for name in [n for n in vars(owner) if n.startswith(WRITING)]:
             _replace(owner, name, _wrapped_assign)
     _replace(sys.modules[home].ConcreteFunction, "_call_flat", _wrapped_call)
+    strategies = sys.modules["tensorflow.python.distribute.distribute_lib"].StrategyBase
+    _replace(strategies, "run", _wrapped_run)
     _replace(tensorflow.GradientTape, "gradient", _wrapped_gradient)
     iterators = sys.modules["tensorflow.python.data.ops.iterator_ops"]
     _replace(iterators.OwnedIterator, "__next__", _wrapped_next)
