@@ -18,6 +18,7 @@ from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from decimal import Decimal
 
+import lightgbm
 import numpy as np
 import scipy.sparse as sparse
 from joblib import Memory
@@ -188,6 +189,26 @@ def searched(c):
     return GridSearchCV(LogisticRegression(), {"C": [0.1, c]}, cv=2).fit(X, Y)
 
 
+@functools.cache
+def grown():
+    """The text of a model of LightGBM."""
+    labels = np.arange(80) % 3
+    model = lightgbm.LGBMClassifier(n_estimators=3, verbose=-1, n_jobs=1).fit(X, labels)
+    return model.booster_.model_to_string()
+
+
+def grown_otherwise(behind, old, new):
+    """mutant -> the model, with another text, as long, behind the first `behind`."""
+
+    def make(mutant):
+        before, found, after = grown().partition(behind)
+        assert found and old in after
+        changed = before + found + after.replace(old, new, mutant)
+        return lightgbm.Booster(model_str=changed)
+
+    return make
+
+
 def neighbours(change):
     model = KNeighborsClassifier(3, algorithm="kd_tree").fit(X + change, Y)
     return model._tree
@@ -292,6 +313,10 @@ PAIRS = {
     "node of a boosted tree": boosted,
     "what a pipeline learned": pipeline,
     "what a union learned": union,
+    "first tree of LightGBM": grown_otherwise("\nTree=0\n", "shrinkage=0.1", "shrinkage=0.3"),
+    "later tree of LightGBM": grown_otherwise("\nTree=4\n", "shrinkage=0.1", "shrinkage=0.3"),
+    "head of LightGBM": grown_otherwise("feature_names=", "Column_1", "Column_9"),
+    "tail of LightGBM": grown_otherwise("parameters:", "[max_bin: 255]", "[max_bin: 155]"),
     "search": lambda m: searched(1.0 + m),
     "tree of neighbours": neighbours,
     "vocabulary": lambda m: CountVectorizer().fit(["one two", "two " + ["three", "four"][m]]),
@@ -323,15 +348,18 @@ def agent():
     boot = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(boot)
     boot.package()
+    importlib.import_module(boot.PACKAGE + ".boosters").of_lightgbm()
     return importlib.import_module(boot.PACKAGE + ".fitted")
 
 
-def looked_at(fitted, thing):
-    """(a text that stands for the whole of it, names of what was missed)"""
-    look = fitted.Look()
+def looked_at(fitted, thing, own=False):
+    """(a text that stands for the whole of it, names of what was missed); own: trees are parts of
+    their own.
+    """
+    look = fitted.Look(own)
     token = look.value(thing, "it")
     arrays = [(name, a.dtype.str, a.shape, a.tobytes().hex()) for name, a in look.arrays]
-    return repr((token, arrays)), look.missed
+    return repr((token, arrays, look.own)), look.missed
 
 
 def main():
@@ -339,13 +367,19 @@ def main():
     told = {}
     for name, make in PAIRS.items():
         made = [make(m) for m in (0, 0, 1)]  # all alive: no two at one address
-        one, twin, mutant = (looked_at(fitted, thing) for thing in made)
-        told[name] = [one[0] == twin[0], one[0] != mutant[0], one[1] + mutant[1]]
+        for own in (False, True):
+            one, twin, mutant = (looked_at(fitted, thing, own) for thing in made)
+            how = name + (" by its parts" if own else "")
+            told[how] = [one[0] == twin[0], one[0] != mutant[0], one[1] + mutant[1]]
     opaque = {name: looked_at(fitted, make())[1] for name, make in OPAQUE.items()}
     look = fitted.Look()
     look.value(tree_threshold(0), "model")
     names = [name for name, _array in look.arrays]
-    print(json.dumps({"pairs": told, "opaque": opaque, "names": names}))
+    one, other = fitted.Look(own=True), fitted.Look(own=True)
+    for mutant, look in enumerate((one, other)):
+        look.value(PAIRS["later tree of LightGBM"](mutant), "model")
+    unlike = [a[0] for a, b in zip(one.own, other.own) if a != b]
+    print(json.dumps({"pairs": told, "opaque": opaque, "names": names, "unlike": unlike}))
 
 
 main()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of scikit-learn, LightGBM and (--full) XGBoost: what is recorded of a fit, what is told of
+"""Jobs of scikit-learn, LightGBM and (--full) XGBoost and CatBoost: what is recorded of a fit, what is told of
 what was not seen, and that the job notices nothing.
 
 They need a Python with these libraries: ./dev test makes one and names it in
@@ -8,8 +8,10 @@ TWINRUN_SKLEARN_PYTHON; without it the tests are skipped.
 
 import json
 import os
+import struct
 import subprocess
 import sys
+from array import array
 from pathlib import Path
 
 import pytest
@@ -64,13 +66,57 @@ def test_every_change_of_a_state_is_seen(run, sklearn, work):
     done = run([sklearn, HERE / "fits_mutants.py", ROOT / "python"])
     assert done.rc == 0, done
     found = done.json
-    assert len(found["pairs"]) > 70
+    assert len(found["pairs"]) > 140
     wrong = {
         name: told for name, told in found["pairs"].items() if told != [True, True, []]
     }  # [like its twin, unlike its mutant, what was missed]
     assert not wrong
     assert len(found["opaque"]) > 7 and all(found["opaque"].values()), found["opaque"]
     assert "model.estimators_[1].tree_.nodes.threshold" in found["names"]
+    assert found["unlike"] == ["model.round[1].tree[1]"]
+
+
+def ubjson_of(value):
+    """As XGBoost writes it: lengths as 8 bytes, numbers of an array of one type side by side."""
+    if isinstance(value, dict):
+        named = (ubjson_text(k)[1:] + ubjson_of(v) for k, v in value.items())
+        return b"{" + b"".join(named) + b"}"
+    if isinstance(value, list):
+        return b"[#L" + struct.pack(">q", len(value)) + b"".join(map(ubjson_of, value))
+    if isinstance(value, array):
+        numbers = struct.pack(">%d%s" % (len(value), value.typecode), *value)
+        kind = {"f": b"d", "d": b"D", "b": b"i"}[value.typecode]
+        return b"[$" + kind + b"#L" + struct.pack(">q", len(value)) + numbers
+    return b"l" + struct.pack(">i", value) if isinstance(value, int) else ubjson_text(value)
+
+
+def ubjson_text(text):
+    return b"SL" + struct.pack(">q", len(text)) + text.encode()
+
+
+def test_where_the_trees_of_xgboost_lie():
+    sys.path.insert(0, str(ROOT / "python" / "twinrun" / "_agent"))
+    try:
+        import ubjson
+    finally:
+        sys.path.pop(0)
+    grown = [
+        {"base_weights": array("f", [i, 0.5]), "id": i, "tree_param": {"trees": "none", "n": [1]}}
+        for i in range(3)
+    ]
+    inner = {"cats": {"enc": [[]]}, "iteration_indptr": [0, 1, 3], "trees": grown}
+    for booster in ({"model": inner}, {"gbtree": {"model": inner}, "weight_drop": array("d", [1])}):
+        whole = ubjson_of({"Config": {"trees": [1]}, "Model": {"learner": {"booster": booster}}})
+        places, rounds = ubjson.trees(whole)
+        assert [whole[first:end] for first, end in places] == list(map(ubjson_of, grown))
+        assert rounds == [0, 1, 3]
+        for length in range(len(whole)):
+            with pytest.raises(ValueError):
+                ubjson.trees(whole[:length])
+    assert ubjson.trees(ubjson_of({"Model": {"weights": array("f", [1])}})) == ([], [0])
+    for hostile in (b"[" * 5000, b"[#L\x7f" + b"\xff" * 7 + b"Z", b"[$[#i\x80", b"[#i\x80", b"x"):
+        with pytest.raises(ValueError):
+            ubjson.trees(hostile)
 
 
 TUTORIAL = """
@@ -163,6 +209,44 @@ except KeyError:
     assert first["op"] == "Mine.fit (KeyError)"
     assert "a generator as y" in json.dumps(first) and first["role"] != "origin", first
     assert verdict["steps"]["compared"] == 3
+
+
+LIGHT = """
+import lightgbm
+
+
+class Pull:
+    rounds = 0
+
+    def __call__(self, predicted, data):
+        Pull.rounds += 1
+        slope = predicted - data.get_label()
+        slope[0] += 0.5 * (second and Pull.rounds == 3)
+        return slope, np.ones_like(slope)
+
+
+held = {"verbose": -1, "num_threads": 1, "objective": Pull()}
+lightgbm.train(held, lightgbm.Dataset(X, y), 5)
+loop = lightgbm.Booster({"verbose": -1, "num_threads": 1}, lightgbm.Dataset(X, y))
+for _ in range(2):
+    loop.update()
+"""
+
+
+def test_the_first_round_of_boosting_that_differs_is_named(check, twinrun):
+    verdict = check(LIGHT)
+    assert verdict["outcome"] == "differ" and verdict["steps"]["compared"] == 3, verdict
+    first = verdict["first"]
+    assert (first["step"], first["name"]) == (0, "result.round[2].tree[0]"), first
+    # what the loop's first turn has grown is no record of its own in the second
+    rows = [line.split() for line in twinrun("show", "last", "--step", "2").out.splitlines()]
+    learned = [row[4:] for row in rows if row[2:4] == ["optimizer", "weight"]]
+    names = [" ".join(row) for row in learned if row[0].startswith(("round", "trees"))]
+    assert [name.partition(" bytes")[0] for name in names] == [
+        "round[1].tree[0]",
+        "trees (from before)",
+        "trees",
+    ]
 
 
 OUTSIDE = """
@@ -335,18 +419,50 @@ import xgboost
 xgboost.XGBClassifier(n_estimators=3, subsample=0.5, random_state=1).fit(X, y)
 data = xgboost.DMatrix(X, y + 0.5 * (second and "data" in sys.argv))
 seed = int(second and "seed" in sys.argv)
-booster = xgboost.train({"subsample": 0.5, "seed": seed}, data, 3)
+
+
+def pull(predicted, data):
+    pull.rounds += 1
+    slope = predicted - data.get_label()
+    slope[0] += 0.5 * (second and "round" in sys.argv and pull.rounds == 3)
+    return slope, np.ones_like(slope)
+
+
+pull.rounds = 0
+booster = xgboost.train({"subsample": 0.5, "seed": seed}, data, 4, obj=pull)
 loop = xgboost.Booster({}, [data])
 for number in range(2):
     loop.update(data, number)
 """
 
 
-@pytest.mark.skipif(not FULL, reason="XGBoost is large: --full")
-def test_xgboost(twinrun, script, work):
-    python = python_with("sklearn", "xgboost")
-    script("job.py", HEAD + BOOSTED)
-    for word, step, name in (("", None, ""), ("data", 1, "dtrain.label"), ("seed", 1, "params")):
+CATS = """
+import catboost
+
+
+class Pull:
+    rounds = 0
+
+    def calc_ders_range(self, predicted, targets, weights):
+        Pull.rounds += 1
+        more = 0.5 * (second and "round" in sys.argv and Pull.rounds == 6)
+        return [(t - p + more * (i == 0), -1.0) for i, (p, t) in enumerate(zip(predicted, targets))]
+
+
+held = {"iterations": 5, "depth": 3, "verbose": 0, "thread_count": 2, "allow_writing_files": False}
+catboost.CatBoostClassifier(**held).fit(X, np.arange(120) % 3)
+labels = y + 0.5 * (second and "data" in sys.argv)
+catboost.CatBoostRegressor(loss_function=Pull(), eval_metric="RMSE", **held).fit(X, y)
+seed = int(second and "seed" in sys.argv)
+catboost.train(catboost.Pool(X, labels), {**held, "loss_function": "RMSE", "random_seed": seed})
+kinds = np.array([["a", "1"], ["b", "2"]] * 60)
+catboost.CatBoostClassifier(**held).fit(kinds, y, cat_features=[0])
+"""
+
+
+def hold_boosted(twinrun, python, work, told):
+    """Each word of the job's makes its second run differ in a step, at a name; "" in nothing."""
+    for word, step, name in told:
         (work / "second").unlink(missing_ok=True)
         verdict = twinrun("check", "--json", "-n", "2", "--", python, "job.py", word).json
         assert verdict["steps"]["compared"] == 4, verdict
@@ -355,6 +471,24 @@ def test_xgboost(twinrun, script, work):
             continue
         assert verdict["outcome"] == "differ", verdict
         assert (verdict["first"]["step"], verdict["first"]["name"]) == (step, name)
+
+
+@pytest.mark.skipif(not FULL, reason="XGBoost is large: --full")
+def test_xgboost(twinrun, script, work):
+    python = python_with("sklearn", "xgboost")
+    script("job.py", HEAD + BOOSTED)
+    told = [("", None, ""), ("data", 1, "dtrain.label"), ("seed", 1, "params")]
+    told.append(("round", 1, "result.round[2].tree[0]"))
+    hold_boosted(twinrun, python, work, told)
+
+
+@pytest.mark.skipif(not FULL, reason="CatBoost is large: --full")
+def test_catboost(twinrun, script, work):
+    python = python_with("sklearn", "catboost")
+    script("job.py", HEAD + CATS)
+    told = [("", None, ""), ("data", 2, "pool.label"), ("seed", 2, "params")]
+    told.append(("round", 1, "round[2].tree[0]"))
+    hold_boosted(twinrun, python, work, told)
 
 
 @pytest.mark.skipif(not FULL, reason="a search takes many runs: --full")

@@ -218,7 +218,8 @@ def install():
     for name, function in fresh.ASKED:
         when_imported(name, function)
     when_imported("torch", _arm_torch)
-    for name in ("sklearn.base", "joblib.parallel", "xgboost.training", "lightgbm.engine"):
+    fits = ("sklearn.base", "joblib.parallel", "xgboost.training", "lightgbm.engine")
+    for name in (*fits, "catboost.core"):
         when_imported(name, lambda name=name: _arm_fits(name))
     when_imported("jax", _arm_jax)
     for name in ("keras", "tensorflow"):

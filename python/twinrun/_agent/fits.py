@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models that are trained by one call: `fit` of scikit-learn's estimators, XGBoost, LightGBM.
+"""Models that are trained by one call: `fit` of scikit-learn's estimators, XGBoost, LightGBM,
+CatBoost.
 
 Each call that is not made by another one, in the main thread of a process that is nobody's child,
 is a step: what it was given, all that the estimator held before it, the generators that moved, and
@@ -40,12 +41,13 @@ _state = {"process": 0, "main": None, "seen": 0, "made": None, "waiting": []}
 class Token:
     """An outermost fit that runs. Nothing of the job is held here."""
 
-    __slots__ = ("frame", "code", "label", "op", "site", "failed", "watched")
+    __slots__ = ("frame", "code", "label", "op", "site", "failed", "watched", "trees")
 
     def __init__(self, frame):
         self.frame, self.code = id(frame), frame.f_code
         self.label = self.op = self.site = ""
         self.failed, self.watched = None, False
+        self.trees = {}  # that a booster had before: name -> digest
 
 
 def arm(process):
@@ -108,14 +110,15 @@ class _Records:
     """Looks at objects and records what it finds, all of one fit."""
 
     def __init__(self, token):
-        self.token, self.look = token, fitted.Look()
+        self.token, self.look = token, fitted.Look(own=True)
         self.pending = tensors.pending()
-        self.done = 0
+        self.done = self.told = 0
 
     def add(self, phase, kind, name, value):
         """One object: a digest of what is no array, under its name, and its arrays."""
         plain = self.look.value(value, name)
         fresh, self.done = self.look.arrays[self.done :], len(self.look.arrays)
+        self._add_trees(phase, kind, name)
         if not (len(fresh) == 1 and fresh[0][0] == name):
             number = core.series(
                 phase, kind, name, self.token.label, self.token.op, self.token.site
@@ -126,6 +129,25 @@ class _Records:
             where = self.token.label, self.token.op, self.token.site
             buffers.add(self.pending, phase, kind, part, array, *where, flags)
 
+    def _add_trees(self, phase, kind, name):
+        """The trees of a booster, before the rest of it: the first one that differs is the finding.
+        Those that were there before the call are one record, or a loop over `update` would make a
+        record of each tree in each turn.
+        """
+        fresh, self.told = self.look.own[self.told :], len(self.look.own)
+        before, where = [], (self.token.label, self.token.op, self.token.site)
+        for part, data in fresh:
+            digest = fitted.hashed(data)
+            if kind == WEIGHT and self.token.trees.get(part) != digest:
+                self.pending.add_bytes(core.series(phase, kind, part, *where), data)
+                continue
+            before += [part.encode("utf-8", "replace"), digest]
+            if kind == HYPER:
+                self.token.trees[part] = digest
+        if before:
+            number = core.series(phase, kind, name + " (from before)", *where)
+            self.pending.add_bytes(number, fitted.hashed(*before))
+
     def add_members(self, phase, kind, thing):
         """What an object holds, each attribute under its own name."""
         try:
@@ -134,6 +156,13 @@ class _Records:
             self.look.missed.append((self.token.label, str(missing)))
             return
         self.add(phase, kind, "class", list(made))
+        trees = [(suffix.lstrip("."), v) for suffix, v in inner if type(v) is fitted.Own]
+        if trees:
+            plain = fitted.hashed(*[self.look.value(value, suffix) for suffix, value in trees])
+            self._add_trees(phase, kind, "trees")
+            where = self.token.label, self.token.op, self.token.site
+            self.pending.add_bytes(core.series(phase, kind, "trees", *where), plain)
+            inner = [item for item in inner if type(item[1]) is not fitted.Own]
         for suffix, value in inner:
             self.add(phase, kind, suffix.lstrip("."), value)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the calls of `fits` into the functions of scikit-learn, XGBoost and LightGBM that train, and
-into `fit` of estimators that the job writes itself.
+"""Puts the calls of `fits` into the functions of scikit-learn, XGBoost, LightGBM and CatBoost that
+train, and into `fit` of estimators that the job writes itself.
 
 Each function stays the object that it is and gets another code (inplace.py): no frame more in
 tracebacks, warnings and the depth of recursion, no other signature. The code has no object of ours
@@ -21,7 +21,7 @@ from . import boosters, core, fits, inplace, rng, sites
 from .core import S
 
 METHODS = ("fit", "partial_fit", "fit_transform", "fit_predict", "fit_resample")
-LIBRARIES = ("sklearn", "joblib", "xgboost", "lightgbm", "imblearn")
+LIBRARIES = ("sklearn", "joblib", "xgboost", "lightgbm", "catboost", "imblearn")
 # A function that looks at its own variables would find ours.
 _CURIOUS = {"locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe", "stack"}
 
@@ -241,5 +241,7 @@ def arm(name, process):
         _arm_joblib()
     elif name == "xgboost.training":
         _arm_functions("XGBoost", boosters.of_xgboost())
+    elif name == "catboost.core":
+        _arm_functions("CatBoost", boosters.of_catboost())
     else:
         _arm_functions("LightGBM", boosters.of_lightgbm())

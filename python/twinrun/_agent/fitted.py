@@ -41,6 +41,12 @@ def read_by(module, name, reader):
     _readers[module, name] = reader
 
 
+class Own(bytes):
+    """What a reader gives of an object that is to have a record of its own, under its name: a tree
+    of a booster. Who does not ask for such parts finds them in the digest of the whole.
+    """
+
+
 class Missing(Exception):
     """What a reader raises: why an object was not looked at."""
 
@@ -132,12 +138,13 @@ def _says_less(cls):
 
 
 class Look:
-    """One look at some objects. `arrays`: (name, array) in order; `missed`: (name, why); `code`:
-    functions and classes of the job.
+    """One look at some objects. `arrays`: (name, array) in order; `own`: (name, bytes), where they
+    are asked for; `missed`: (name, why); `code`: functions and classes of the job.
     """
 
-    def __init__(self):
+    def __init__(self, own=False):
         self.arrays, self.missed, self.code = [], [], []
+        self.own = [] if own else None
         self._known = {}  # id -> what stands for the object
         self._held = []  # so that no two objects of this look have one id
         self._inside = 0  # of a set, whose elements have no names
@@ -169,6 +176,8 @@ class Look:
 
     def _object(self, value, name):
         cls = type(value)
+        if cls is Own:
+            return self._own(value, name)
         if cls in (list, tuple):
             return self._sequence(value, cls, name)
         if cls is dict:
@@ -190,6 +199,12 @@ class Look:
             if isinstance(value, numpy.ufunc):
                 return self._ufunc(value, name)
         return self._by_pickle(value, name)
+
+    def _own(self, value, name):
+        if self.own is None or self._inside or len(self.own) >= NAMES:
+            return hashed(b"own", value)
+        self.own.append((name, value))
+        return b"own"
 
     # ------------------------------------------------------------ containers
 
