@@ -104,3 +104,31 @@ def test_what_counts_as_wrong():
     assert not verdicts.judge_isolate({"outcome": "not-isolated", "causes": []}, "cuda")
     assert not verdicts.judge_isolate({"outcome": "error", "causes": []}, "cpu")
     assert not verdicts.judge_isolate(None, "cuda")
+
+
+def test_the_bars_are_judged():
+    """Each bar beside a figure on either side of it; what was not measured is neither."""
+    sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+    try:
+        import bars
+    finally:
+        sys.path.pop(0)
+    good = {bars.DIGEST: 0.85, bars.ALL_THREE: 0.6, bars.SMALL: 50, bars.WATCHING: 1.0}
+    assert bars.tell(good)
+    for name, bad in (
+        (bars.DIGEST, 0.849),
+        (bars.ALL_THREE, float("nan")),
+        (bars.SMALL, 50.1),
+        (bars.WATCHING, 1.011),
+    ):
+        assert not bars.tell({**good, name: bad}), name
+        missed = [said for said, met in bars.judge({**good, name: bad}) if met is False]
+        assert len(missed) == 1 and missed[0].startswith(name + ", at ") and "MISSED" in missed[0]
+    assert all(met is None for _, met in bars.judge({})) and bars.tell({})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, and it takes minutes")
+def test_the_benchmark_without_a_gpu():
+    words = [sys.executable, ROOT / "bench/gpu.py", "--full"]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (run.returncode, run.stdout) == (0, "no GPU: the bars of the GPU are not measured\n")
