@@ -21,6 +21,7 @@ from pathlib import Path
 import json_held
 import pytest
 from job_pool import once, pooled
+from quick_clang import put_in_front
 from spent_time import SpentTime
 from turn import FULL, VARIABLE, turn
 
@@ -51,7 +52,8 @@ def pytest_configure(config):
     # threads that spin while they wait take the processors from the other tests.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     turn()  # drawn here, for all workers
-    os.environ["TWINRUN_TEST_SHARED"] = tempfile.mkdtemp(prefix="twinrun-shared-")
+    shared = os.environ["TWINRUN_TEST_SHARED"] = tempfile.mkdtemp(prefix="twinrun-shared-")
+    os.environ["PATH"] = put_in_front(os.path.join(shared, "bin"))
     # as installed: or each job under test would compile the agent anew
     compileall.compile_dir(ROOT / "python", quiet=2)
 
