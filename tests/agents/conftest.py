@@ -31,6 +31,10 @@ LIGHT_SITE = Path(__file__).parent / "light_site"
 CALM_SITE = Path(__file__).parent / "calm_site"
 # What the fixture `calm` sets, for jobs whose environment a test makes by itself.
 CALM = {} if FULL else {"PYTHONPATH": str(CALM_SITE)}
+# Several tests at a time: a thread that spins while it waits takes a core from another job (that of
+# OpenMP a quarter of all time). OpenBLAS's spin when NumPy is imported, for 2^26 ticks of the clock
+# unless a smaller power is said; 4 is the least.
+CALM_THREADS = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
@@ -50,7 +54,8 @@ def pytest_configure(config):
         return
     # Jobs whose environment is not clean_environment's, and PyTorch in the workers themselves:
     # threads that spin while they wait take the processors from the other tests.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    for name, value in CALM_THREADS.items():
+        os.environ.setdefault(name, value)
     turn()  # drawn here, for all workers
     shared = os.environ["TWINRUN_TEST_SHARED"] = tempfile.mkdtemp(prefix="twinrun-shared-")
     os.environ["PATH"] = put_in_front(os.path.join(shared, "bin"))
@@ -128,9 +133,7 @@ def clean_environment(extra=None):
         PYTHONDONTWRITEBYTECODE="1",
         TERM="dumb",
         LC_ALL="C.UTF-8",
-        # several tests at a time: a thread that spins takes a core from another job (a
-        # quarter of all time)
-        OMP_WAIT_POLICY="passive",
+        **CALM_THREADS,
     )
     if "TWINRUN_TEST_SHARED" in os.environ:  # the key that redacts is not the developer's
         env["XDG_STATE_HOME"] = os.path.join(os.environ["TWINRUN_TEST_SHARED"], "state")
