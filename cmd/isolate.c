@@ -94,6 +94,11 @@ static const struct tw_option options[] = {
     TW_LEDGER_OPTION(tw_isolate_options, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object",
      FIELD(json)},
+    {"verbose", 'v', TW_OPT_FLAG, NULL, NULL, "Output",
+     "also the whole plan before the first run, and all that the answer rests on: what was tried, "
+     "how the fresh runs were arranged, where each natural run diverged (report.html has it in any "
+     "case)",
+     FIELD(verbose)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",
      "only the result: no plan, no progress, no line per run", SEARCH(quiet)},
     {NULL},
@@ -306,7 +311,7 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
     if (a->json)
         rc = tw_json_print(tw_isolate_json(c, &found.x, r));
     else
-        tw_isolate_text(stdout, &look, c, &found.x, r);
+        tw_isolate_text(stdout, &look, c, &found.x, r, a->verbose);
     int page = write_page(c, a->html, &found);
     if (a->save_case && tw_isolate_save_case(c, &found, a->save_case, &err) != 0)
         saved = tw_trouble(&err, "isolate: --save-case");
@@ -326,7 +331,10 @@ static int search_cause(struct tw_isolate_command *command)
     struct tw_isolate *c = &command->search;
     struct twin_error err = TWIN_ERROR_INIT;
     struct twin_search_report *r = NULL;
-    char *plan = c->args.quiet ? NULL : twin_search_plan_text(&c->plan);
+    char *plan = NULL;
+    if (!c->args.quiet)
+        plan = command->args.verbose ? twin_search_plan_text(&c->plan)
+                                     : twin_search_plan_line(&c->plan);
     /* On stderr, since stdout is the answer's. */
     if (plan)
         tw_put_lines(stderr, plan);

@@ -13,7 +13,7 @@ struct tw_isolate_options {
     struct tw_isolate_args search; /* what the search needs */
     const char *home, *html, *save_case, *ledger;
     struct tw_strings data;
-    bool json, no_cases;
+    bool json, no_cases, verbose;
 };
 
 /* One call of twinrun isolate. */

@@ -102,6 +102,8 @@ int twin_search_plan(const struct twin_candidate *candidate, size_t count,
                      struct twin_error *err);
 /* The plan in words, several lines; malloc'ed (free), NULL when there is no memory. */
 char *twin_search_plan_text(const struct twin_search_plan *plan);
+/* What it will cost, in one line; the same way. */
+char *twin_search_plan_line(const struct twin_search_plan *plan);
 
 /* ---- runs */
 
@@ -353,7 +355,8 @@ char *twin_search_end_text(const struct twin_search_report *r);
 char *twin_search_together_text(const struct twin_search_report *r,
                                 const struct twin_candidate *candidate, size_t cause,
                                 struct twin_search_arm alone);
-/* The numbers behind it: baseline, contrasts, unit, bound; the same way. */
+/* The numbers behind it: the natural rate, what could not be pinned, suspects; whole: also what was
+ * tried, how the fresh runs were arranged, unit and bound. The same way. */
 char *twin_search_evidence_text(const struct twin_search_report *r,
-                                const struct twin_candidate *candidate);
+                                const struct twin_candidate *candidate, bool whole);
 #endif

@@ -296,6 +296,16 @@ static void put_p(struct tw_buf *b, double p)
     tw_buf_printf(b, "p = %s", text[0] == '0' ? text + 1 : text);
 }
 
+char *twin_search_plan_line(const struct twin_search_plan *p)
+{
+    struct tw_buf b = {0};
+    tw_buf_printf(&b,
+                  "plan      %zu candidates; at most %u runs, about %u when runs diverge nearly ",
+                  p->candidates, p->max_runs, p->expected_runs);
+    tw_buf_puts(&b, "always (-v: the whole plan)\n");
+    return tw_buf_steal(&b);
+}
+
 /* A line on clusters, where they make comparisons count less than one each. */
 static void put_correlation(struct tw_buf *b, const struct twin_search_correlation *c)
 {
@@ -531,7 +541,7 @@ static bool parts_with_every_pin(const struct twin_search_report *r)
 
 /* A line for each kind of evidence that there is, in the order in which the search came to it. */
 char *twin_search_evidence_text(const struct twin_search_report *r,
-                                const struct twin_candidate *candidate)
+                                const struct twin_candidate *candidate, bool whole)
 {
     struct tw_buf b = {0};
     tw_buf_puts(&b, "");
@@ -539,11 +549,11 @@ char *twin_search_evidence_text(const struct twin_search_report *r,
         tw_buf_printf(&b, "baseline  %llu of %llu comparisons %s (%.3g to %.3g)",
                       (unsigned long long)r->parted, (unsigned long long)r->baseline,
                       r->arms ? "of B with A diverge" : "diverge", r->rate_low, r->rate_high);
-        if (r->hazard > 0)
+        if (r->hazard > 0 && whole)
             tw_buf_printf(&b, ", hazard per step %.3g, at least %.3g", r->hazard, r->hazard_low);
         tw_buf_puts(&b, "\n");
     }
-    for (size_t i = 0; i < r->test_count; i++) {
+    for (size_t i = 0; i < r->test_count && whole; i++) {
         tw_buf_printf(
             &b, "contrast  %s in %llu comparison%s: ", r->test[i].parted ? "diverged" : "clean",
             (unsigned long long)r->test[i].compared, tw_plural_s(r->test[i].compared));
@@ -553,15 +563,16 @@ char *twin_search_evidence_text(const struct twin_search_report *r,
             put_set(&b, &r->test[i].freed, candidate);
         tw_buf_puts(&b, "\n");
     }
-    if (r->arrangement)
+    if (r->arrangement && whole)
         tw_buf_printf(&b, "arranged  %s (seed %llu, confirmation %u; %s free, P pinned)\n",
                       r->arrangement, (unsigned long long)r->seed, r->confirmations,
                       strchr(r->arrangement, 'F') ? "F" : "1, 2, ... with this cause");
     put_correlation(&b, &r->correlation);
-    if (r->cause_count)
+    if (r->cause_count && whole)
         tw_buf_printf(&b, "unit      %s: %s\n", r->unit == TWIN_UNIT_RUN ? "comparisons" : "steps",
                       r->unit_why);
-    if (!isnan(r->bound))
+    /* with a cause it stands behind the cause, too */
+    if (!isnan(r->bound) && (whole || !r->cause_count))
         tw_buf_printf(
             &b, "bound     a divergence in up to %.3g of comparisons cannot be excluded (95%%)\n",
             r->bound);

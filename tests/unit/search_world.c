@@ -257,7 +257,7 @@ void sim_close(struct sim *s)
 char *sim_text(const struct twin_search_report *r, const struct twin_candidate *candidate)
 {
     char *verdict = twin_search_verdict_text(r, candidate);
-    char *evidence = twin_search_evidence_text(r, candidate);
+    char *evidence = twin_search_evidence_text(r, candidate, true);
     char *both = NULL;
     if (verdict && evidence)
         both = tw_printf("%s%s", verdict, evidence);

@@ -47,6 +47,9 @@ static void a_plan(void **state)
     (void)state;
     struct twin_search_plan plan = plan_of((struct twin_search_options){
         .max_runs = 60, .max_seconds = 90, .parallel = 4, .thorough = true});
+    says(twin_search_plan_line(&plan),
+         "plan      3 candidates; at most 60 runs, about 14 when runs diverge nearly "
+         "always (-v: the whole plan)\n");
     says(twin_search_plan_text(&plan),
          "plan      3 candidate factors, 3 with a pin; alpha 0.05, beta 0.05 for the whole "
          "procedure\n"
@@ -177,7 +180,7 @@ static void two_causes_of_two_arms(void **state)
         "          needs, and may be set back instead: clock\n"
         "left      with all of them pinned 1 of 4 comparisons diverge: there is another cause\n"
         "applied   A with them as in B: 3 of 3 comparisons diverge; A itself: 0 of 6; p = 0.012\n");
-    says(twin_search_evidence_text(&r, candidate),
+    says(twin_search_evidence_text(&r, candidate, true),
          "baseline  2 of 2 comparisons of B with A diverge (0.158 to 1)\n"
          "unit      comparisons: of a reason\n"
          "bound     a divergence in up to 0.527 of comparisons cannot be excluded (95%)\n");
@@ -215,7 +218,7 @@ static void what_it_rests_on(void **state)
     r.correlation = (struct twin_search_correlation){
         .comparisons = 36, .p = .012, .rho = .5, .effective = 1 / 3.};
     r.dropped = set_of(ENTROPY);
-    says(twin_search_evidence_text(&r, candidate),
+    says(twin_search_evidence_text(&r, candidate, true),
          "baseline  2 of 2 comparisons diverge (0.158 to 1), hazard per step 0.25, at least 0.125\n"
          "contrast  diverged in 1 comparison: threads\n"
          "contrast  clean in 3 comparisons: clock\n"
@@ -226,8 +229,15 @@ static void what_it_rests_on(void **state)
          "unit      steps: of a reason\n"
          "bound     a divergence in up to 0.527 of comparisons cannot be excluded (95%)\n"
          "dropped   the job fails under the pin: entropy\n");
+    /* what is behind -v is left out; what could not be pinned is not */
+    says(twin_search_evidence_text(&r, candidate, false),
+         "baseline  2 of 2 comparisons diverge (0.158 to 1)\n"
+         "clusters  natural divergences come in clusters (p = 0.012, correlation 0.5 from one run "
+         "to the next): a comparison\n"
+         "          counts 0.33 in every rate and bound; p values do not hang on it\n"
+         "dropped   the job fails under the pin: entropy\n");
     r.arrangement = several;
-    char *text = twin_search_evidence_text(&r, candidate);
+    char *text = twin_search_evidence_text(&r, candidate, true);
     assert_non_null(strstr(
         text,
         "arranged  12PP1P2 (seed 7, confirmation 1; 1, 2, ... with this cause free, P pinned)\n"));
@@ -242,15 +252,15 @@ static void suspects(void **state)
                                    .suspects = set_of(THREADS),
                                    .correlation.effective = 1};
     (void)state;
-    says(twin_search_evidence_text(&r, candidate),
+    says(twin_search_evidence_text(&r, candidate, true),
          "suspects  influence shown, not confirmed: threads\n");
     r.test = test;
     r.test_count = 1;
-    says(twin_search_evidence_text(&r, candidate),
+    says(twin_search_evidence_text(&r, candidate, true),
          "contrast  diverged in 2 comparisons: nothing\n"
          "suspects  diverge when freed, and so do runs with every pin on: threads\n");
     r.arms = true;
-    says(twin_search_evidence_text(&r, candidate),
+    says(twin_search_evidence_text(&r, candidate, true),
          "contrast  diverged in 2 comparisons: A itself\n"
          "suspects  influence shown, not confirmed: threads\n");
 }

@@ -391,10 +391,10 @@ static enum tw_paint paint_of(enum twin_mood m)
 }
 
 static void print_all(FILE *out, const struct tw_isolate *c, const struct twin_isolation *x,
-                      const struct twin_search_report *r)
+                      const struct twin_search_report *r, bool all)
 {
     char *verdict = twin_search_verdict_text(r, c->candidate);
-    char *evidence = twin_search_evidence_text(r, c->candidate);
+    char *evidence = twin_search_evidence_text(r, c->candidate, all);
     tw_put_lines(out, verdict ? verdict : "");
     print_unseen(out, x);
     print_first(out, x);
@@ -409,14 +409,15 @@ static void print_all(FILE *out, const struct tw_isolate *c, const struct twin_i
         tw_put_to(out, "hint      %s\n", hint ? hint : "");
         tw_free(hint);
     }
+    tw_put_lines(out, evidence ? evidence : "");
+    if (all)
+        print_natural(out, x);
+    for (size_t i = 0; i < x->note_count; i++)
+        tw_put_to(out, "note      %s\n", x->note[i]);
     if (*x->next)
         tw_put_to(out, "next      %s\n", x->next);
     if (*x->then)
         tw_put_to(out, "          %s\n", x->then);
-    tw_put_lines(out, evidence ? evidence : "");
-    print_natural(out, x);
-    for (size_t i = 0; i < x->note_count; i++)
-        tw_put_to(out, "note      %s\n", x->note[i]);
     free(verdict);
     free(evidence);
     tw_put_to(out, "page      %s/report.html\n", c->journal.folder);
@@ -424,7 +425,7 @@ static void print_all(FILE *out, const struct tw_isolate *c, const struct twin_i
 
 /* Commands and the path of the page are to be copied, so their lines stay whole. */
 void tw_isolate_text(FILE *out, const struct tw_look *look, const struct tw_isolate *c,
-                     const struct twin_isolation *x, const struct twin_search_report *r)
+                     const struct twin_isolation *x, const struct twin_search_report *r, bool all)
 {
     /* between two commands the fix is a command */
     const char *const whole[] = {"next", "page", c->arms ? "fix" : NULL, NULL};
@@ -432,6 +433,6 @@ void tw_isolate_text(FILE *out, const struct tw_look *look, const struct tw_isol
     const struct tw_style style = {.label = 10, .whole = whole, .words = words};
     struct tw_kept_text k;
     if (tw_keep_text(&k, NULL) == 0)
-        print_all(k.file, c, x, r);
+        print_all(k.file, c, x, r, all);
     tw_put_kept(out, &k, look, &style);
 }

@@ -38,8 +38,9 @@ int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_res
 void tw_isolate_result_free(struct tw_isolate_result *out);
 
 /* ---- isolate_report.c */
+/* all: with everything that the answer rests on (-v), which is on the page, too */
 void tw_isolate_text(FILE *out, const struct tw_look *look, const struct tw_isolate *c,
-                     const struct twin_isolation *x, const struct twin_search_report *r);
+                     const struct twin_isolation *x, const struct twin_search_report *r, bool all);
 /* The caller's; NULL: no memory. */
 json_t *tw_isolate_json(const struct tw_isolate *c, const struct twin_isolation *x,
                         const struct twin_search_report *r);

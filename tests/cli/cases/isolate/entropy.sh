@@ -13,7 +13,7 @@ print(r['schema'], r['outcome'], c['factor'], c['layer'], c['necessary']['diverg
 for i in 1 2; do twinrun run -q --pin entropy --label r -- sh -c "$job" "$TRAINER" 2>/dev/null; done
 twinrun diff last~1 last | grep -o '^SAME'
 # The page: in the search's folder, and where one wants it.
-twinrun isolate -q --html page.html -- sh -c "$job" "$TRAINER" | grep -E '^(classes|steps|cost)' | sed -E 's#(run [0-9]+ diverges at step 0; )+.*#...#; s#(step 0, 0, 0).*#\1 ...#' | sed 's/: [0-9.]* times as long (.*with the pin, .*/: known/'
+twinrun isolate -qv --html page.html -- sh -c "$job" "$TRAINER" | grep -E '^(classes|steps|cost)' | sed -E 's#(run [0-9]+ diverges at step 0; )+.*#...#; s#(step 0, 0, 0).*#\1 ...#' | sed 's/: [0-9.]* times as long (.*with the pin, .*/: known/'
 grep -c '<h1>The runs diverge mainly because of entropy' page.html
 cmp page.html "$(ls -d .twinrun/searches/* | tail -1)/report.html" && echo "the same page"
 twinrun isolate -q --html no/such/folder.html -- true 2>&1

@@ -12,12 +12,12 @@ kept.append(os.urandom(4))
 kept.append(os.urandom(4))
 print("result", *(int.from_bytes(x, "little") for x in kept[1:]))
 EOF
-twinrun isolate -q --pin entropy,hash-seed -- "$PYTHON" nine.py >said
+twinrun isolate -qv --pin entropy,hash-seed -- "$PYTHON" nine.py >said
 echo "exit $?"
 sed -n '/^where/,/^pin/p' said | grep -v '^pin'
 grep '^unit' said
 # A pin that both commands undo.
-twinrun isolate -q --pin threads --a "OMP_NUM_THREADS=3 $TRAINER --ordered --quiet --steps 5 --seed 1" --b "OMP_NUM_THREADS=3 $TRAINER --ordered --quiet --steps 5 --seed 2" >said
+twinrun isolate -qv --pin threads --a "OMP_NUM_THREADS=3 $TRAINER --ordered --quiet --steps 5 --seed 1" --b "OMP_NUM_THREADS=3 $TRAINER --ordered --quiet --steps 5 --seed 2" >said
 echo "exit $?"
 grep -E '^(steps|note)' said | sed 's/process [0-9]*/process N/; s/step 0.*/step 0 .../'
 # Another library comes with the other command.
@@ -29,6 +29,6 @@ import array, numpy, twinrun
 twinrun.record("weight:w", array.array("d", [float(numpy.__version__)]))
 twinrun.step()
 EOF
-twinrun isolate -q --a "PYTHONPATH=one '$PYTHON' version.py" --b "PYTHONPATH=two '$PYTHON' version.py" >said
+twinrun isolate -qv --a "PYTHONPATH=one '$PYTHON' version.py" --b "PYTHONPATH=two '$PYTHON' version.py" >said
 echo "exit $?"
 grep -E '^(cause|note)' said | sed -E 's#, [0-9]+ runs.*##'

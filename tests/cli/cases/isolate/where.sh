@@ -13,7 +13,7 @@ e = os.urandom(2)
 f = os.urandom(2)
 print("result", seed)
 EOF
-twinrun isolate -q --pin entropy,hash-seed -- "$PYTHON" asks.py >said
+twinrun isolate -qv --pin entropy,hash-seed -- "$PYTHON" asks.py >said
 echo "exit $?"
 sed -n '/^where/,/^pin/p' said | grep -v '^pin'
 # Two causes: neither fix was shown to help by itself, and that stands beside each.
@@ -22,7 +22,7 @@ import os
 print("result", int.from_bytes(os.urandom(4), "little"))
 print("order", hash("word"))
 EOF
-twinrun isolate -q --pin entropy,hash-seed -- "$PYTHON" two.py >said
+twinrun isolate -qv --pin entropy,hash-seed -- "$PYTHON" two.py >said
 echo "exit $?"
 grep -E '^(cause|fix|left)' said | sed -E 's/alone: ([0-9]+) of \1 runs/alone: N of N runs/'
 grep -oE '^arranged  [12P ]+' said | tr -d '12P' 
@@ -33,7 +33,7 @@ n = int(open("count").read()) if os.path.exists("count") else 0
 open("count", "w").write(str(n + 1))
 print("result", time.perf_counter_ns() % 99991 if n < 5 else 1)
 EOF
-twinrun isolate -q --ignore file:count --pin entropy,hash-seed,aslr -- "$PYTHON" stops.py >said
+twinrun isolate -qv --ignore file:count --pin entropy,hash-seed,aslr -- "$PYTHON" stops.py >said
 echo "exit $?"
 grep -E '^(outcome|cause|evidence)' said | sed 's/, [0-9]* runs,.*//'
 rm count
