@@ -317,7 +317,7 @@ static void fill_text(struct tw_cmp *c, struct twin_finding *f, const struct tw_
     char *nth;
     if (d->type == TWIN_FINDING_ONLY_A || d->type == TWIN_FINDING_ONLY_B)
         tw_finding_set(c, &f->text,
-                       draws ? tw_cmp_text(c, "drawn by %s only in %s", f->op, where)
+                       draws ? tw_cmp_text(c, "only in %s, where %s drew from it", where, f->op)
                              : tw_cmp_text(c, "only in %s", where));
     else if (d->type == TWIN_FINDING_ORDER)
         tw_finding_set(c, &f->text, tw_cmp_copy(c, "same records, another order"));

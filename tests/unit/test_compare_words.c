@@ -267,7 +267,7 @@ static void a_draw_that_one_run_alone_made(void **state)
     struct twin_verdict *v = judge(s[0], s[1], NULL);
     expect_place(v, 1, TWIN_PHASE_RNG, TWIN_KIND_STATE, "torch.cpu");
     assert_int_equal(v->first->type, TWIN_FINDING_ONLY_B);
-    assert_string_equal(v->first->text, "drawn by Dropout only in run 2");
+    assert_string_equal(v->first->text, "only in run 2, where Dropout drew from it");
     twin_verdict_free(v);
 }
 
