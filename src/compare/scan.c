@@ -565,7 +565,8 @@ int tw_scan_pair(struct tw_cmp *c, const struct tw_pair *p, const struct tw_side
         tw_cmp_unseen(c,
                       "rank %d: from step %u on several threads recorded values under one name, "
                       "equal ones in another order; a role for each thread (twin_thread_role, "
-                      "threading.Thread(name=...)) tells them apart",
+                      "threading.Thread(name=...), ThreadPoolExecutor(thread_name_prefix=...)) "
+                      "tells them apart",
                       p->a->rank, out->scheduled_at);
     tw_say_damage(c, p->a);
     tw_say_damage(c, p->b);

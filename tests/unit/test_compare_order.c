@@ -267,7 +267,8 @@ static void threads_of_one_name(void **state)
     expect_outcome(v, TWIN_INCONCLUSIVE);
     assert_true(has_unseen(
         v, "on several threads recorded values under one name, equal ones in another order; a role "
-           "for each thread (twin_thread_role, threading.Thread(name=...)) tells them apart"));
+           "for each thread (twin_thread_role, threading.Thread(name=...), "
+           "ThreadPoolExecutor(thread_name_prefix=...)) tells them apart"));
     twin_verdict_free(v);
     v = JUDGE(a, other);
     expect_first(v, 0, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w");
