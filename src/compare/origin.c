@@ -333,31 +333,44 @@ static void unseen_gradient(struct tw_cmp *c, const struct tw_view *v, const str
 }
 
 /*
- * Reads the notes "input.unseen", such as "3 MSELoss was given what no record shows": from step 3
- * on nobody saw what this module makes its output of. Sets *found for an output of that module, or
- * for what an estimator's fit has left, in such a step.
+ * Does a note "input.unseen" or "call.unseen" of the function `label` speak of r? The first of what
+ * that module gives out or its fit has left; the second of all that is left behind a step, since
+ * variables do not say which function wrote to them.
+ */
+static bool is_left_by(const struct tw_view *v, const struct tw_rec *r, const char *key,
+                       const char *label, size_t n)
+{
+    const char *scope = tw_rec_scope(v, r);
+    bool left = r->phase == TWIN_PHASE_OPTIMIZER;
+    if (strcmp(key, "call.unseen") == 0)
+        return left;
+    bool made = r->phase == TWIN_PHASE_FORWARD &&
+                (r->kind == TWIN_KIND_ACTIVATION || r->kind == TWIN_KIND_LOSS);
+    /* a fit is the method of its scope, "Ridge.fit"; an optimizer is none of its model's */
+    made |= left && r->kind == TWIN_KIND_WEIGHT && tw_starts(tw_rec_op(v, r), scope);
+    /* "Net" is not "Net2" */
+    return strcmp(key, "input.unseen") == 0 && made && n > 0 && strncmp(label, scope, n) == 0;
+}
+
+/*
+ * Reads these notes, such as "3 MSELoss was given what no record shows": from step 3 on nobody saw
+ * what this module makes its output of. Sets *found for what it made in such a step.
  */
 static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
                          char **found)
 {
-    const char *key, *value, *scope = tw_rec_scope(v, r);
-    bool made = r->phase == TWIN_PHASE_FORWARD &&
-                (r->kind == TWIN_KIND_ACTIVATION || r->kind == TWIN_KIND_LOSS);
-    /* a fit is the method of its scope, "Ridge.fit"; an optimizer is none of its model's */
-    made |= r->phase == TWIN_PHASE_OPTIMIZER && r->kind == TWIN_KIND_WEIGHT &&
-            tw_starts(tw_rec_op(v, r), scope);
-    for (size_t i = 0;
-         made && scope[0] && !*found && twin_trace_note(v->proc->trace, i, &key, &value); i++) {
-        char *label;
-        size_t n = strlen(scope);
-        if (strcmp(key, "input.unseen") != 0)
+    const char *key, *value;
+    for (size_t i = 0; !*found && twin_trace_note(v->proc->trace, i, &key, &value); i++) {
+        char *end;
+        unsigned long from = strtoul(value, &end, 10);
+        if (end == value || *end != ' ' || r->step < from)
             continue;
-        unsigned long from = strtoul(value, &label, 10);
-        /* The module's name must end where the note's next word begins: "Net" is not "Net2". */
-        bool its = label != value && strncmp(label + 1, scope, n) == 0 && label[1 + n] == ' ';
-        if (its && r->step >= from)
-            *found = tw_cmp_text(c, "the call of %.200s in step %u (which%.200s)", scope, r->step,
-                                 label + 1 + n);
+        const char *label = end + 1;
+        bool call = strcmp(key, "call.unseen") == 0;
+        size_t n = call ? strcspn(label, " ") : strlen(tw_rec_scope(v, r));
+        if (is_left_by(v, r, key, label, n) && label[n] == ' ')
+            *found = tw_cmp_text(c, "the call of %.*s in step %u (which%.200s)",
+                                 (int)(n < 200 ? n : 200), label, r->step, label + n);
     }
 }
 

@@ -52,24 +52,34 @@ def watched(job, args=(), number=0):
 
 
 def cases(*args, number=0):
-    """{name of a case: what is compared of it, in order}"""
+    """{name of a case: what is compared of it, in order}, and the same of what is looked at once
+    all have ended, by name.
+    """
     done, traces = watched("cases", args, number=number)
     assert done.returncode == 0, done
     assert "agent.error" not in dict(traces["main"].notes), traces["main"].notes
     names = done.stdout.decode().split()
     keys = ("phase", "kind", "name", "scope", "digest", "flags")
-    return {
-        name: [tuple(r[k] for k in keys) for r in traces["main"].records if r["step"] == step]
-        for step, name in enumerate(names, 1)
-    }
+
+    def of(step):
+        return [tuple(r[k] for k in keys) for r in traces["main"].records if r["step"] == step]
+
+    found = {name: of(step) for step, name in enumerate(names, 1)}
+    return found, {row[2]: row for row in of(len(names) + 1)}
 
 
 def test_twins_are_the_same_and_no_mutant_is():
-    one, twin, mutant = cases(), cases(number=1), cases("mutant")
+    (one, end), (twin, end_of_twin), (mutant, end_of_mutant) = (
+        cases(),
+        cases(number=1),
+        cases("mutant"),
+    )
     assert len(one) > 20
     for name in one:
         assert one[name] and one[name] == twin[name], name
         assert one[name] != mutant[name], name
+    # one that no function uses, and that was written to past its methods
+    assert end["restored"] == end_of_twin["restored"] != end_of_mutant["restored"]
 
 
 def test_the_job_notices_nothing():
@@ -88,42 +98,34 @@ def rows(trace, step):
     return {(r["phase"], r["kind"], r["name"]) for r in trace.records if r["step"] == step}
 
 
-def test_a_fit_is_seen_batch_by_batch():
-    done, traces = watched("train")
-    assert done.returncode == 0 and done.stdout == b"done\n", done
+def test_fits_and_loops_are_seen_step_by_step_and_a_strategy_is_said_not_to_be():
+    _done, traces = watched("unchanged")
     trace = traces["main"]
-    assert [s["step"] for s in trace.steps] == list(range(10))
-    found = rows(trace, 9)
+    # 6 steps of each fit, 4 where one execution takes two batches, and 3 of the loop
+    assert [s["step"] for s in trace.steps] == list(range(22))
+    for step, number in ((5, ""), (18, "_3")):
+        net = f"sequential{number}"
+        assert {
+            ("data", "in", "program"),
+            ("data", "batch", "batch[0]"),
+            ("data", "batch", "batch[1]"),
+            ("forward", "activation", "train_step: result['loss']"),
+            ("optimizer", "weight", net + (f"/dense{number and '_5'}/kernel")),
+            ("optimizer", "moment", f"adam{number}/{net}_dense{number and '_5'}_kernel_momentum"),
+            ("optimizer", "hyper", f"adam{number}/learning_rate"),
+            ("rng", "state", f"seed_generator{number}/seed_generator_state"),
+        } <= rows(trace, step), step
+    eager = rows(trace, 12)
+    assert {("forward", "loss", "loss"), ("data", "batch", "batch[0]")} <= eager
+    assert ("backward", "gradient", "sequential_2/dense_3/kernel") in eager
     assert {
-        ("data", "in", "program"),
         ("data", "batch", "batch[0]"),
-        ("data", "batch", "batch[1]"),
-        ("forward", "activation", "train_step: result['loss']"),
-        ("optimizer", "weight", "sequential/dense/kernel"),
-        ("optimizer", "moment", "adam/sequential_dense_kernel_momentum"),
-        ("optimizer", "hyper", "adam/learning_rate"),
-        ("rng", "state", "seed_generator/seed_generator_state"),
-    } <= found
-
-
-def test_a_loop_with_a_tape_is_seen():
-    for how in ((), ("function",)):
-        done, traces = watched("loop", how)
-        assert done.returncode == 0 and done.stdout == b"done\n", done
-        trace = traces["main"]
-        assert [s["step"] for s in trace.steps] == list(range(4))
-        found = rows(trace, 3)
-        assert {("data", "batch", "batch"), ("optimizer", "weight", "w")} <= found
-        if how:
-            assert ("forward", "activation", "train_step: result") in found
-        else:
-            assert {("forward", "loss", "loss"), ("backward", "gradient", "w")} <= found
-
-
-def test_a_strategy_is_left_alone_and_that_is_said():
-    done, traces = watched("strategy")
-    assert done.returncode == 0 and done.stdout == b"done\n", done
-    assert ("unseen", "what runs under a strategy of tf.distribute") in traces["main"].notes
+        ("data", "in", "images"),
+        ("forward", "activation", "train_step: result"),
+        ("optimizer", "weight", "sequential_4/dense_7/kernel"),
+        ("rng", "state", "tensorflow"),
+    } <= rows(trace, 20)
+    assert ("unseen", "what runs under a strategy of tf.distribute") in trace.notes
 
 
 NOTE = (
@@ -132,7 +134,7 @@ NOTE = (
 )
 
 
-def test_check_says_same_and_names_the_line(twinrun, script):
+def test_check_says_same_and_diff_names_the_line(twinrun, script, home):
     with open(os.path.join(JOBS, "loop.py")) as f:
         text = f.read()
     path = script("loop.py", text)
@@ -140,6 +142,19 @@ def test_check_says_same_and_names_the_line(twinrun, script):
     same = twinrun("check", "--runs", "2", "--", PYTHON, path, env=QUIET)
     assert same.rc == 0 and same.out.startswith("SAME    4 steps"), same.out
     assert NOTE in " ".join(same.out.split())
-    differ = twinrun("check", "--runs", "2", "--", PYTHON, path, "unseeded", env=QUIET)
+    seeded = sorted(os.listdir(home / "runs"))[0]
+    (trace,) = Run(home / "runs" / seeded).traces().values()
+    assert [s["step"] for s in trace.steps] == list(range(4))
+    assert {
+        ("data", "batch", "batch"),
+        ("forward", "loss", "loss"),
+        ("backward", "gradient", "w"),
+        ("optimizer", "weight", "w"),
+    } <= rows(trace, 3)
+    before = set(os.listdir(home / "runs"))
+    for _ in range(2):
+        assert twinrun("record", "--", PYTHON, path, "unseeded", env=QUIET).rc == 0
+    unseeded = sorted(set(os.listdir(home / "runs")) - before)
+    differ = twinrun("diff", *(home / "runs" / name for name in unseeded))
     assert differ.rc == 1 and differ.out.startswith("DIFFER  from step 0 on"), differ.out
     assert "initial value of w" in differ.out and f"loop.py:{line} in <module>" in differ.out

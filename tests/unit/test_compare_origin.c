@@ -425,7 +425,7 @@ static struct twin_verdict *zoom(enum mutant m, bool turned, const char *replay)
 
 /* ---- weights that a line of the job wrote */
 
-enum where { BEFORE_THE_FORWARD, AT_THE_START, BEFORE_THE_BACKWARD, NOT_LOOKED_AT };
+enum where { BEFORE_THE_FORWARD, AT_THE_START, BEFORE_THE_BACKWARD, NOT_LOOKED_AT, BY_A_CALL };
 
 static struct synth *written(enum where where, int run)
 {
@@ -434,18 +434,20 @@ static struct synth *written(enum where where, int run)
     uint32_t at = where == AT_THE_START ? 0 : 2;
     if (where == NOT_LOOKED_AT)
         twin_writer_note(w, "written.unseen", "1 Net are looked at in part");
+    if (where == BY_A_CALL)
+        twin_writer_note(w, "call.unseen", "2 epoch reads a file");
     for (uint32_t step = 0; step < 3; step++) {
-        bool odd = run == 1 && step == at;
+        bool odd = run == 1 && step == at, called = where == BY_A_CALL;
         if (step == 0)
             put(w, TWIN_PHASE_INIT, TWIN_KIND_WEIGHT, "w", "Linear", 0, x, 4);
         if (step == at && where < BEFORE_THE_BACKWARD)
             put(w, TWIN_PHASE_FORWARD, TWIN_KIND_WEIGHT, "w", "written", 0, odd ? z : y, 4);
         put(w, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "input[0]", "", 0, x, 4);
         put(w, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "output", "Net", 0,
-            odd && where != BEFORE_THE_BACKWARD ? z : y, 4);
+            odd && where != BEFORE_THE_BACKWARD && !called ? z : y, 4);
         if (step == at && where == BEFORE_THE_BACKWARD)
             put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_WEIGHT, "w", "written", 0, odd ? z : y, 4);
-        put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w", "", 0, odd ? z : y, 4);
+        put(w, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "w", "", 0, odd && !called ? z : y, 4);
         put(w, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w", "SGD", 0, odd ? z : y, 4);
         twin_writer_step_end(w);
     }
@@ -465,6 +467,7 @@ static void who_meets_a_written_weight_is_no_origin(void **state)
         {BEFORE_THE_BACKWARD, TWIN_KIND_WEIGHT, "the forward of step 2"},
         {NOT_LOOKED_AT, TWIN_KIND_ACTIVATION,
          "the weights as step 2 began (those of Net are looked at in part)"},
+        {BY_A_CALL, TWIN_KIND_WEIGHT, "the call of epoch in step 2 (which reads a file)"},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         struct synth *a = written(all[i].where, 0), *b = written(all[i].where, 1);

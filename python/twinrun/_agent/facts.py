@@ -84,6 +84,8 @@ def first_draw(source, consumer, where):
     """A generator seems to have moved for the first time: had it been given a seed? Told of the
     three that everybody uses.
     """
+    if source.seeded is not None:
+        return
     if source.name in ("python.random", "numpy"):
         source.seeded = not fresh.only_drawn_from(source.name)
         if not source.seeded:

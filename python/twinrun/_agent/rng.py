@@ -128,12 +128,19 @@ class Watched:
 _watched = Watched()
 
 
-def _add(source):
+def add(source):
     _sources.append(source)
     if source.memory is not None:
         _watched.add(source)
     else:
         _asked.append(source)
+
+
+def remove(source):
+    """Of one whose memory is not known: its generator is gone."""
+    if source in _asked:
+        _sources.remove(source)
+        _asked.remove(source)
 
 
 def _moved():
@@ -223,11 +230,11 @@ def _discover():
             _names.add("numpy")
             source = _numpy_source(numpy)
             if source is not None:
-                _add(source)
+                add(source)
     if "torch.cuda" not in _names and _cuda is not None and _cuda.is_initialized():
         _names.add("torch.cuda")
         for i, generator in enumerate(_cuda.default_generators):
-            _add(Source("torch.cuda:%d" % i, _read_torch(generator), True))
+            add(Source("torch.cuda:%d" % i, _read_torch(generator), True))
 
 
 def arm(torch):
@@ -235,7 +242,7 @@ def arm(torch):
     global _torch, _cuda
     _torch = torch
     _cuda = getattr(torch, "cuda", None)
-    _add(
+    add(
         Source(
             "torch.cpu",
             _read_torch(torch.default_generator),
@@ -253,7 +260,7 @@ def arm_without_torch():
     if _armed:
         return
     _armed = True
-    _add(_python_source())
+    add(_python_source())
     _discover()
     S.on_begin.append(_begin)
     S.armed.append("generator states")
@@ -289,16 +296,13 @@ def adopt(generator):
     if not _wanted() or not isinstance(generator, _torch.Generator):
         return
     if len(_private) >= PRIVATE:
-        oldest = next(iter(_private))
-        forgotten = _private.pop(oldest)
-        _sources.remove(forgotten)
-        _asked.remove(forgotten)
+        remove(_private.pop(next(iter(_private))))
     _adopted += 1
     source = Source("generator#%d" % _adopted, _read_torch(generator), True)
     source.generator = generator
     # its reader keeps the generator alive, so the id stays its own
     _private[id(generator)] = source
-    _add(source)
+    add(source)
     source.record(RNG, "", "")
 
 

@@ -50,6 +50,7 @@ class Call:
     def __init__(self, label, site, program=None):
         self.label, self.site, self.program = label, site, program
         self.role = core.thread_role()
+        self.variables = ()
         self.batches = []  # (names, label, arrays) of what the graph has shown
 
     def number(self, phase, kind, name, op=None):
@@ -138,13 +139,14 @@ def before(concrete, given, captured):
     if S.level >= TENSORS:
         pending = tensors.pending()
         pending.add_bytes(call.number(DATA, IN, "program"), program.digest)
-        for name, value in zip(program.arguments, given):
-            if name is not None:
+        for i, (name, value) in enumerate(zip(program.arguments, given)):
+            if i not in program.handles:
                 tf_values.add(pending, call.number(DATA, IN, name), value, STATS | SKETCH)
         for place, name in program.constants:
             tf_values.add(pending, call.number(DATA, IN, name), captured[place], STATS)
         pending.flush()
-    tf_variables.check(program.variables)
+    call.variables = program.variables_of(given)
+    tf_variables.check(call.variables)
     if program.hidden:
         _note_hidden(program)
     global _running
@@ -164,7 +166,9 @@ def _note_hidden(program):
     key = "tensorflow hidden " + program.label
     if key not in S.seen:
         S.seen.add(key)
-        core.note("input.unseen", "%d %s %s" % (S.step, program.label, program.hidden))
+        text = "%d %s %s" % (S.step, program.label, program.hidden)
+        core.note("input.unseen", text)
+        core.note("call.unseen", text)  # a variable does not say which function wrote to it
 
 
 @hook
@@ -193,7 +197,7 @@ def _after(call, results):
         tf_values.walk(results, "result", found)
         _results(call, found)
     advanced = _advanced()
-    tf_variables.record(call.program.variables, _turn(advanced))
+    tf_variables.record(call.variables, _turn(advanced))
     _turns(advanced)
 
 

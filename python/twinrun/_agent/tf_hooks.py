@@ -11,13 +11,13 @@ the graph, the batch is shown to us as well. docs/internals/frameworks.md tells 
 import functools
 import sys
 
-from . import core, faults, rng, sites, tf_calls, tf_values, tf_variables
+from . import core, faults, rng, sites, tf_calls, tf_random, tf_values, tf_variables
 from .core import S, T
 
 VERSIONS = ("2.21.",)  # whose inside was looked at
 KERAS = ("3.",)
 STRATEGY = "what runs under a strategy of tf.distribute"
-WRITING = ("assign", "scatter_", "batch_scatter_")  # methods of variables
+WRITING = ("assign", "scatter_", "batch_scatter_", "_strided_slice_assign")  # methods of variables
 
 _eager = None  # tf.executing_eagerly
 _strategy = None  # tf.distribute.has_strategy
@@ -80,20 +80,42 @@ def _wrapped_gradient(original):
 
 
 def _wrapped_next(original):
-    def __next__(self):
-        found = original(self)
+    """Of iterators over a dataset: what gives the job the next element."""
+
+    def get(self):
+        try:
+            found = original(self)
+        except BaseException as error:
+            core.trim(error)
+            raise
         if not _idle() and not _asked_by_keras(sys._getframe(1)):
             tf_calls.batch(found, "dataset")
         return found
 
-    return __next__
+    return get
+
+
+def _wrapped_generator(original):
+    def __init__(self, *args, **kwargs):
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            core.trim(error)
+            raise
+        if _eager():
+            tf_random.made(self)
+
+    return __init__
 
 
 def _wrapped_birth(original):
     def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        if S.on:
-            tf_variables.born(self)
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            core.trim(error)
+            raise
+        tf_variables.born(self)
 
     return __init__
 
@@ -132,7 +154,11 @@ def _wrapped_run(original):
     def run(self, *args, **kwargs):
         if S.on and "Default" not in type(self).__name__:
             core.unseen(STRATEGY)
-        return original(self, *args, **kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            core.trim(error)
+            raise
 
     return run
 
@@ -170,6 +196,7 @@ def _arm_tensorflow():
     tf_variables.arm()
     tf_calls.arm()
     rng.arm_without_torch()
+    tf_random.arm()
     resources = sys.modules["tensorflow.python.ops.resource_variable_ops"]
     variables = resources.BaseResourceVariable
     _replace(variables, "__init__", _wrapped_birth)
@@ -183,6 +210,9 @@ def _arm_tensorflow():
     _replace(tensorflow.GradientTape, "gradient", _wrapped_gradient)
     iterators = sys.modules["tensorflow.python.data.ops.iterator_ops"]
     _replace(iterators.OwnedIterator, "__next__", _wrapped_next)
+    _replace(iterators.OwnedIterator, "get_next", _wrapped_next)
+    generators = sys.modules["tensorflow.python.ops.stateful_random_ops"]
+    _replace(generators.Generator, "__init__", _wrapped_generator)
     S.armed.append("tensorflow " + version)
 
 
@@ -192,8 +222,7 @@ def _arm_tensorflow():
 def _wrapped_initialize(original):
     def _initialize(self, value):
         original(self, value)
-        if S.on:
-            tf_variables.of_keras(self)
+        tf_variables.of_keras(self)
 
     return _initialize
 
@@ -275,7 +304,11 @@ def _wrapped_convert(original):
 
         def called(data):
             _show(self, data, label)
-            return inner(data)
+            try:
+                return inner(data)
+            except BaseException as error:
+                core.trim(error)
+                raise
 
         return functools.update_wrapper(called, inner)
 

@@ -19,7 +19,17 @@ NAMED = re.compile(r"^__(?:inference|forward|backward)_(.*?)_\d+(?:_\d+)*$")
 PLACES = {"token", "shared_name", "container", "_class", "device", "f", "body", "cond"}
 PLACES |= {"then_branch", "else_branch", "branches", "_gradient_op_type", "config_proto"}
 # Operations that read what no argument shows, or draw numbers that no seed fixes.
-HIDDEN = ("PyFunc", "EagerPyFunc", "IteratorGetNext", "ReadFile", "HashTable", "Queue", "Infeed")
+HIDDEN = (
+    "PyFunc",
+    "Iterator",
+    "Dataset",
+    "ReadFile",
+    "MatchingFiles",
+    "Reader",
+    "Restore",
+    "Lookup",
+)
+HIDDEN += ("HashTable", "Queue", "Stage", "Barrier", "Infeed", "Recv", "Timestamp", "SessionTensor")
 
 # Functions of Keras around the steps of a model, which are called after these; None: around the one
 # that runs now.
@@ -31,13 +41,16 @@ OF_KERAS = {
 }
 OWN = ("initialize_variables",)  # functions of TensorFlow around what the job defines
 
+STRANGE = "what is neither a tensor nor a variable"  # a dataset, an iterator, a table
+
 _programs = refs.AtOnce()  # ConcreteFunction -> Program
 
 
 class Program:
-    """label: the function's name. arguments: a name for each of its inputs, or None for one that
-    stands for something else. variables: tf_variables.Known. constants: (place among what is
-    captured, name). digest: bytes. hidden: the operation that reads what no argument shows, or "".
+    """label: the function's name. arguments: a name for each of its inputs. handles: the places of
+    those that stand for something else, such as a variable. variables: tf_variables.Known.
+    constants: (place among what is captured, name). digest: bytes. hidden: what reads what no
+    argument shows, or "".
     """
 
     def __init__(self, concrete, count, label):
@@ -47,19 +60,35 @@ class Program:
         if of_keras:
             self.label = OF_KERAS[self.label] or label or self.label
         inputs = graph.inputs
-        self.arguments = [
-            None if tf_values.is_handle(t) else _plain(t.op.name) for t in inputs[:count]
-        ]
+        self.arguments = [_plain(t.op.name) for t in inputs[:count]]
+        self.handles = [i for i, t in enumerate(inputs[:count]) if tf_values.is_handle(t)]
+        self.shown = of_keras
         self.variables, self.constants = [], []
+        strange = False
         for i, (held, inside) in enumerate(zip(concrete.captured_inputs, inputs[count:])):
             if tf_values.is_handle(held):
                 known = tf_variables.of_handle(held)
+                strange |= known is None
                 if known is not None and known not in self.variables:
                     self.variables.append(known)
             else:
                 self.constants.append((i, "captured %s" % _plain(inside.op.name)))
         self.series = {}
         self.digest, self.hidden = _Digest(of_keras).of(graph)
+        if strange and not self.hidden:
+            self.hidden = "has captured %s" % STRANGE
+
+    def variables_of(self, given):
+        """All that one call uses: also the variables that it was handed."""
+        found = list(self.variables)
+        for place in self.handles:
+            known = tf_variables.of_handle(given[place])
+            if known is None:
+                if not self.hidden and not self.shown:
+                    self.hidden = "was given %s" % STRANGE
+            elif known not in found:
+                found.append(known)
+        return found
 
 
 def is_own(concrete):
@@ -91,7 +120,7 @@ class _Digest:
         self.hash = hashlib.blake2b(digest_size=16)
         self.left = NODES
         self.hidden = ""
-        self.done = set()  # names of functions
+        self.functions = {}  # name -> its number, in the order in which they are met
 
     def of(self, graph):
         definition = graph.as_graph_def()
@@ -103,21 +132,27 @@ class _Digest:
         self.hash.update(data if isinstance(data, bytes) else data.encode("utf-8", "replace"))
         self.hash.update(b"\0")
 
-    def _nodes(self, nodes, functions):
-        numbers = {node.name: i for i, node in enumerate(nodes)}
+    def _nodes(self, nodes, functions, arguments=()):
+        """Returns the number by which the rest calls each argument and each operation."""
+        numbers = {argument.name: i for i, argument in enumerate(arguments)}
+        numbers.update((node.name, i) for i, node in enumerate(nodes, len(numbers)))
         for node in nodes:
             self.left -= 1
             if self.left < 0:
                 self._say("more")
                 self.hidden = self.hidden or "has more operations than are looked at"
-                return
+                return numbers
             self._say(node.op)
             self._look_for_hidden(node)
             for name in node.input:
-                source, _colon, output = name.lstrip("^").partition(":")
-                self._say("%s %s%s" % (numbers.get(source, "?"), "^" * (name[0] == "^"), output))
+                self._input(name, numbers)
             for key in sorted(node.attr):
                 self._attribute(key, node.attr[key], functions)
+        return numbers
+
+    def _input(self, name, numbers):
+        source, _colon, output = name.lstrip("^").partition(":")
+        self._say("%s %s%s" % (numbers.get(source, "?"), "^" * (name[0] == "^"), output))
 
     def _attribute(self, key, value, functions):
         if value.HasField("func"):
@@ -130,11 +165,14 @@ class _Digest:
             self._say(value.SerializeToString(deterministic=True))
 
     def _function(self, name, functions):
-        self._say("function")
+        met = name in self.functions
+        self._say("function %d" % self.functions.setdefault(name, len(self.functions)))
         inner = functions.get(name)
-        if inner is not None and name not in self.done:
-            self.done.add(name)
-            self._nodes(inner.node_def, functions)
+        if inner is None or met:
+            return
+        numbers = self._nodes(inner.node_def, functions, inner.signature.input_arg)
+        for output in inner.signature.output_arg:
+            self._input(inner.ret[output.name], numbers)
 
     def _look_for_hidden(self, node):
         if self.hidden:

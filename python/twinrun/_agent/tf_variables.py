@@ -14,7 +14,7 @@ import os
 import sys
 
 from . import core, faults, parts, refs, sites, tensors, tf_values
-from .core import S
+from .core import S, hook
 from .native import (
     DATA,
     FORWARD,
@@ -47,6 +47,7 @@ _stopped = _stop = _go_on = None  # of tapes
 class Known:
     """One variable. name, kind, phase: of its records, once it was seen. known: what it held when
     it was looked at last, as (address, digest of the first bytes looked at, place, bytes).
+    generator: whether it is the state of a tf.random.Generator, which tf_random.py records.
     """
 
     __slots__ = (
@@ -62,6 +63,8 @@ class Known:
         "site",
         "host",
         "shape",
+        "generator",
+        "gone",
     )
 
     def __init__(self, variable, handle):
@@ -70,9 +73,10 @@ class Known:
         self.name = self.known = None
         self.numbers = {}
         self.op = ""
+        self.generator = False
         self.host = "CPU" in (variable.device or "")
         self.shape = tuple(variable.shape.as_list()) if variable.shape.rank is not None else None
-        self.site = sites.near(sys._getframe(3))  # where it was made
+        self.site = sites.near(sys._getframe(4))  # where it was made
 
     def read(self):
         """What it holds, as an array of NumPy over its own memory; None before it holds anything."""
@@ -129,6 +133,7 @@ class unrecorded:
 # ---------------------------------------------------------------- who they are
 
 
+@hook
 def born(variable):
     """A variable has been made."""
     handle = getattr(variable, "_handle", None)
@@ -147,6 +152,7 @@ def _forget(key, reference):
         del _by_handle[key]
 
 
+@hook
 def of_keras(outer):
     """A variable of Keras has got its variable of TensorFlow."""
     inner = getattr(outer, "_value", None)
@@ -233,6 +239,8 @@ def read(knowns):
 
 
 def _wanted(known):
+    if known.generator:
+        return False
     return S.level >= TENSORS or known.kind == WEIGHT
 
 
@@ -404,10 +412,14 @@ def _note_in_part():
 
 
 def all_known():
-    """Those that are alive and were seen, in the order in which they were made."""
-    return [
-        known for known in list(_by_handle.values()) if known.name and known.reference() is not None
-    ]
+    """Those that are alive, in the order in which they were made. One that was never seen gets its
+    name here: what operations did to it one by one is in its last value.
+    """
+    found = [known for known in list(_by_handle.values()) if known.reference() is not None]
+    for known in found:
+        if known.name is None:
+            _name(known)
+    return found
 
 
 def at_exit():

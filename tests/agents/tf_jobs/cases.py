@@ -196,6 +196,69 @@ def eager_fit():
     fit(net(run_eagerly=True, optimizer=keras.optimizers.Adam(0.01 * other)))
 
 
+def functions_inside():
+    double, triple = tf.function(lambda v: v * 2.0), tf.function(lambda v: v * 3.0)
+    both = tf.function(lambda v: (double(v) + triple(v) + (triple if mutant else double)(v)) * 0.0)
+    both(tf.constant(1.0))
+
+
+def order_inside():
+    minus = tf.function(lambda v, w: ((w - v) if mutant else (v - w)) * 0.0)
+    tf.function(lambda v, w: minus(v, w))(tf.constant(1.0), tf.constant(2.0))
+
+
+def variable_as_argument():
+    tf.function(lambda v: tf.reduce_sum(v) * 0.0)(tf.Variable([1.0, 2.0 * other]))
+
+
+def variable_written_as_argument():
+    write = tf.function(lambda v, scale: v.assign(v * scale) * 0.0)
+    held = tf.Variable([1.0, 2.0])
+    write(held, tf.constant(1.0))
+    tf.raw_ops.AssignVariableOp(resource=held.handle, value=tf.constant([1.0, 2.0 * other]))
+    write(held, tf.constant(1.0))
+
+
+def other_variable():
+    held = [tf.Variable(1.0), tf.Variable(1.0)]
+    used = tf.function(lambda v: v + 0.0)
+    used(held[0])
+    used(held[mutant])
+
+
+def get_next():
+    iter(tf.data.Dataset.from_tensor_slices(x * other).batch(8)).get_next()
+
+
+def slice_assign():
+    tf.Variable(tf.zeros(4))[1:2].assign([other])
+
+
+generators = []
+
+
+def generator():
+    generators.append(tf.random.Generator.from_seed(3 if mutant else 4))
+
+
+def generator_drawn():
+    generators.append(tf.random.Generator.from_seed(3))
+    if mutant:
+        generators[-1].normal((3,))
+
+
+def global_seed():
+    tf.random.set_seed(5 if mutant else 6)
+
+
+restored = tf.Variable([0.0, 0.0], name="restored")
+
+
+def on_batch():
+    model = net()
+    model.train_on_batch(x[:8] * other, y[:8])
+
+
 def xla():
     tf.function(lambda v: v * other, jit_compile=True)(tf.constant([1.0, 2.0]))
 
@@ -203,6 +266,9 @@ def xla():
 twinrun.step()  # from now on steps end nowhere else
 CASES = [f for f in list(globals().values()) if getattr(f, "__module__", "") == "__main__"]
 for case in [f for f in CASES if not isinstance(f, type) and f not in (net, fit)]:
+    keras.utils.set_random_seed(0)  # else what one draws would show in all that follow
     case()
     twinrun.step()
     print(case.__name__)
+# nothing uses it: what it holds shows at the end alone
+tf.raw_ops.AssignVariableOp(resource=restored.handle, value=tf.constant([1.0, other]))

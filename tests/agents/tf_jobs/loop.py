@@ -1,4 +1,4 @@
-"""A loop of its own with a GradientTape. `unseeded`: no seed is set. `function`: the step is traced."""
+"""A loop of its own with a GradientTape. `unseeded`: no seed is set."""
 
 import sys
 
@@ -20,9 +20,6 @@ def train_step(x):
     return loss
 
 
-if "function" in sys.argv:
-    optimizer.build([w, b])
-    train_step = tf.function(train_step)
 for x in data.batch(16):
     loss = train_step(x)
 print("done")

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import io
 import sys
+import traceback
 import warnings
 
 import keras
@@ -23,9 +24,18 @@ def digest(arrays):
     return found.hexdigest()[:16]
 
 
-def net():
+def net(small=False):
     keras.utils.set_random_seed(3)
     layers = keras.layers
+    if small:  # XLA takes seconds for a convolution
+        return keras.Sequential(
+            [
+                keras.Input((8, 8, 3)),
+                layers.Flatten(),
+                layers.Dropout(0.3),
+                layers.Dense(4, activation="softmax"),
+            ]
+        )
     return keras.Sequential(
         [
             keras.Input((8, 8, 3)),
@@ -46,7 +56,7 @@ for settings in (
     {"run_eagerly": True},
     {"jit_compile": False, "steps_per_execution": 2},
 ):
-    model = net()
+    model = net(settings.get("jit_compile"))
     model.compile(keras.optimizers.Adam(weight_decay=0.01), loss, metrics=["accuracy"], **settings)
     shown = io.StringIO()
     with contextlib.redirect_stderr(shown):
@@ -92,10 +102,39 @@ print(outer.gradient(first, v).numpy().tolist(), [w.name for w in outer.watched_
 print(v.assign_add([1.0, 1.0], read_value=False), v.assign([3.0, 4.0]).numpy().tolist())
 print(tf.GradientTape.gradient.__name__, v.assign.__func__.__qualname__)
 
+model, optimizer = net(True), keras.optimizers.SGD(0.01)
 nested = tf.function(train_step.python_function, jit_compile=True)
 print(float(nested(x[:16], y[:16])))
 try:
     train_step(x[:1], y[:1, None, None])
 except Exception as error:
     print(type(error).__name__)
+
+
+class Raising(keras.Model):
+    def train_step(self, data):
+        raise ValueError("in the middle")
+
+
+def raised(function, *args, **settings):
+    try:
+        function(*args, **settings)
+    except Exception:
+        print(traceback.format_exc())
+
+
+inputs = keras.Input((4,))
+model = Raising(inputs, keras.layers.Dense(1)(inputs))
+for eagerly in (False, True):
+    model.compile("sgd", "mse", jit_compile=False, run_eagerly=eagerly)
+    raised(model.fit, np.ones((8, 4)), np.ones((8, 1)), verbose=0)
+raised(iter(tf.data.Dataset.range(0)).get_next)
+raised(tf.Variable, "text", dtype=tf.float32)
+raised(tf.random.Generator, state=[1], alg="none")
+
+with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=False)
+model.fit(np.ones((8, 4), np.float32), np.ones((8, 1), np.float32), verbose=0)
+print(digest(model.get_weights()))
 sys.stdout.flush()
