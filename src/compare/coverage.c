@@ -303,23 +303,60 @@ static bool say_graph(struct tw_cmp *c, const struct tw_proc *p)
     return false;
 }
 
-/* Was nothing of the process looked at but what a script held when it ended? Says so, with how many
- * arrays that were. Such a script speaks for itself alone: of what runs beside it nothing was asked
- * for, unlike in a job that records values on purpose. */
+/* Names of variables that follow the clock, one on each line, in one line. */
+static void say_clock(struct tw_cmp *c, const struct tw_proc *p)
+{
+    const char *names = twin_trace_note_of(p->trace, "functions.clock");
+    char line[400];
+    size_t n = 0;
+    if (!names)
+        return;
+    for (const char *s = names; *s && n + 3 < sizeof line; s++) {
+        line[n++] = *s == '\n' ? ',' : *s;
+        if (*s == '\n')
+            line[n++] = ' ';
+    }
+    line[n] = '\0';
+    if (strlen(names) + 3 > sizeof line) /* some are not named: the claim is not complete */
+        tw_cmp_unseen(
+            c, "numbers and texts in too many variables that follow the clock: %.200s ...", line);
+    tw_cmp_note(c, "numbers and texts that follow the clock were left out: %s", line);
+}
+
+/* Does a script show what its variables held when it ended, and what its functions held? Says so,
+ * with how many arrays and calls that were. Such a script speaks for itself alone: of what runs
+ * beside it nothing was asked for, unlike in a job that records values on purpose. */
 static bool say_held(struct tw_cmp *c, const struct tw_side *side, const struct tw_proc *p)
 {
     const char *held = twin_trace_note_of(p->trace, "held");
+    const char *functions = twin_trace_note_of(p->trace, "functions");
     char *file;
     if (!held)
         return false;
     const unsigned long arrays = strtoul(held, &file, 10);
-    if (side->run->process_count > 1)
+    /* what processes train that a fit has started is told of there */
+    if (side->run->process_count > 1 && !twin_trace_note_of(p->trace, "fits"))
         tw_cmp_unseen(c, "what the job's %zu processes computed on the way",
                       side->run->process_count);
-    tw_cmp_note(c,
-                "of %.200s was compared what its variables held when it ended, %lu array%s, and "
-                "the states of its generators; not what it computed on the way",
-                *file ? file + 1 : "the script", arrays, tw_plural_s(arrays));
+    const char *name = *file ? file + 1 : "the script";
+    if (!functions) {
+        tw_cmp_note(c,
+                    "of %.200s was compared what its variables held when it ended, %lu array%s, "
+                    "and the states of its generators; not what it computed on the way",
+                    name, arrays, tw_plural_s(arrays));
+    } else {
+        char *rest;
+        const unsigned long looked = strtoul(functions, &rest, 10);
+        (void)strtoul(rest, &rest, 10); /* calls */
+        const unsigned long count = strtoul(rest, NULL, 10);
+        tw_cmp_note(c,
+                    "of %.200s was compared what its variables held when it ended, %lu value%s, "
+                    "the states of its generators, and what its %lu function%s were given, gave "
+                    "back and held at their ends, %lu call%s; not each line on the way",
+                    name, arrays, tw_plural_s(arrays), count, tw_plural_s(count), looked,
+                    tw_plural_s(looked));
+        say_clock(c, p);
+    }
     return true;
 }
 
@@ -389,7 +426,7 @@ void tw_coverage(struct tw_cmp *c, const struct tw_side *side, const struct tw_s
         messages |= only_messages(&k);
         eager |= twin_trace_note_of(k.p->trace, "jax.eager") != NULL;
         tensorflow |= twin_trace_note_of(k.p->trace, "tensorflow.eager") != NULL;
-        fits |= twin_trace_note_of(k.p->trace, "fits") != NULL;
+        fits |= twin_trace_note_of(k.p->trace, "fits") && !twin_trace_note_of(k.p->trace, "held");
         ignored += k.ignored;
         numbers += s->numbers;
         equal += k.out_of_equal;

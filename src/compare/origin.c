@@ -308,11 +308,20 @@ static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const stru
     }
 }
 
-/* A script of which the agent looked at nothing but what it held when it ended (note "held") shows
- * no order of events: whatever differs there was made before. Sets *found then. */
-static void held_at_the_end(const struct tw_proc *p, struct tw_cmp *c, char **found)
+/* A script of which the agent looked at what variables held at the ends of functions, and at its
+ * own end (note "held"), shows no lines in between: what differs there was made since the record
+ * before, which is equal. Sets *found then. */
+static void held_at_the_end(const struct tw_view *v, size_t index, struct tw_cmp *c, char **found)
 {
-    if (twin_trace_note_of(p->trace, "held"))
+    const struct tw_rec *r = &v->rec[index];
+    const bool state = r->kind == TWIN_KIND_STATE && tw_rec_scope(v, r)[0];
+    const bool fit = !state && r->phase != TWIN_PHASE_OUTPUT &&
+                     twin_trace_note_of(v->proc->trace, "fits");
+    if (fit || !twin_trace_note_of(v->proc->trace, "held"))
+        return;
+    if (index > 0 && v->rec[index - 1].step == r->step)
+        *found = tw_rec_say(c, v, &v->rec[index - 1]);
+    else
         *found = tw_cmp_copy(c, "the beginning");
 }
 
@@ -686,7 +695,7 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
     if (f->role != TWIN_ORIGIN)
         return 0;
     const struct tw_rec *named = tw_diff_rec(x, a, b, &v);
-    held_at_the_end(v->proc, c, &from);
+    held_at_the_end(v, v == a ? x->a : x->b, c, &from);
     if (from)
         ; /* nothing is to be asked of single records */
     else if (tw_is_written(named->phase, named->kind))

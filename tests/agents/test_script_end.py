@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts of NumPy, SciPy and pandas: what they hold at their end is recorded, and "same" is said
-of one that has no functions only.
-"""
+"""Scripts of NumPy, SciPy and pandas: what they hold at their end is recorded."""
 
 import json
 import os
@@ -49,9 +47,15 @@ old = np.random.RandomState(CHANGE)
 mine = random.Random(CHANGE)
 np.random.seed(CHANGE)
 random.seed(CHANGE)
-seconds = 0.25 + CHANGE  # a number of Python is no array
+import time
+seconds = time.time()  # follows the clock
+number, text, several = 0.25 + CHANGE, "ab"[CHANGE], {"a", 1 + CHANGE}
 """
-ONLY_MASK = {"masked", "rows['a']", "pair[0]", "empty"}
+# the last three: of these containers themselves, their lengths and keys
+ONLY_MASK = {"masked", "rows['a']", "pair[0]", "empty", "kept", "pair", "queue"}
+
+# before Python 3.12 (test_script_calls.py has what is said from then on)
+FUNCTIONS = "what functions of script.py computed and did not leave in its variables"
 
 
 def records(folder, text):
@@ -90,15 +94,12 @@ class Model:
 model = Model()
 """
     trace, found = records(folder, text)
-    assert list(found) == [("script.py", "model.w"), ("beside", "table")]
-    assert unseen(trace) == [
-        "what functions of script.py computed and did not leave in its variables"
-    ]
+    at_end = [("script.py", "model.w"), ("script.py", "model"), ("beside", "table")]
+    assert [key for key in found if key[0] != "Model.__init__"] == at_end
+    assert set(unseen(trace)) <= {FUNCTIONS}
 
 
 UNSEEN = {
-    "functions": ("def f(): return np.arange(3)\nf()", "what functions of script.py computed"),
-    "slots": ("class C:\n  __slots__ = ('w',)\nc = C(); c.w = x", "(C) holds in slots"),
     "library": ("p = np.poly1d([1, 2])", "poly1d) holds"),
     "thread": (
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()",
@@ -115,11 +116,6 @@ UNSEEN = {
         "sys.path.insert(0, os.path.abspath('site-packages'))\nimport mine",
         "what the package mine computed",
     ),
-    "elsewhere": (
-        "import os, sys, tempfile\nfolder = tempfile.mkdtemp()\nsys.path.insert(0, folder)\n"
-        "open(folder + '/lib.py', 'w').write('def main(): pass\\n')\nimport lib",
-        "what functions of lib.py computed",
-    ),
     "exec": ("exec('def f(): return np.arange(3)')", "what functions of script.py computed"),
     "module": (
         "import importlib.util as u\nopen('m.py', 'w').write('def f(): pass')\n"
@@ -130,7 +126,6 @@ UNSEEN = {
     "iterator": ("i = iter([[x + 1]])", "what i (list_iterator) holds"),
     "generator": ("g = (a for a in [x + 1])", "what g (generator) holds"),
     "partial": ("import functools\np = functools.partial(max, x + 1)", "what p (partial) holds"),
-    "closure": ("f = lambda y=x + 1: y", "what f (function) holds"),
     "method": ("m = (x + 1).sort", "what m (builtin_function_or_method) holds"),
     "thread's own": ("import threading\nt = threading.local(); t.x = x + 1", "what t (_local)"),
     "context": (
@@ -184,10 +179,14 @@ import numpy as np
 space, given = types.SimpleNamespace(w=np.arange(2)), argparse.Namespace(w=np.arange(3))
 Kind = type("Kind", (), {"w": np.arange(4), "__doc__": "none"})
 __hidden = np.arange(5)
+class Slotted: __slots__ = ("w",)
+slotted = Slotted(); slotted.w = np.arange(6)
+carrying = lambda y=np.arange(7): y
 """
     trace, found = records(tmp_path, text)
-    assert [name for _, name in found] == ["space.w", "given.w", "Kind.w", "__hidden"]
-    assert unseen(trace) == []
+    names = ["space.w", "given.w", "Kind.w", "__hidden", "slotted.w", "carrying[0]"]
+    assert [name for _, name in found if name != "carrying"] == names
+    assert set(unseen(trace)) <= {FUNCTIONS}
 
 
 @pytest.mark.parametrize("case", UNSEEN)
@@ -267,8 +266,8 @@ def test_a_generator_without_a_seed_differs_and_is_no_origin(tmp_path):
     assert verdict["first"]["name"] == "rng" and verdict["first"]["role"] == "unknown", verdict
 
 
-def test_a_script_with_functions_is_never_same(tmp_path):
-    code, verdict = check(tmp_path, FLAT + "def fit(): pass\n")
+def test_a_script_whose_functions_have_no_file_is_never_same(tmp_path):
+    code, verdict = check(tmp_path, FLAT + "exec('def fit(): pass')\n")
     assert code == 3, verdict
 
 

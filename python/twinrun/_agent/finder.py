@@ -142,9 +142,23 @@ def _arm_torch():
 
 
 def _arm_fits(name):
-    from . import fits_hooks
+    from . import at_end, fits_hooks
 
     fits_hooks.arm(name, _state["process"])
+    at_end.arm()
+
+
+def _arm_frames():
+    from . import frames
+
+    frames.arm()
+
+
+def _leave_frames(name):
+    if "numpy" in sys.modules:
+        from . import frames
+
+        frames.disarm(name)
 
 
 def _arm_jax():
@@ -201,7 +215,7 @@ def _seen_at_end():
     try:
         from . import at_end
 
-        return at_end.look()
+        return at_end.at_exit()
     except Exception:
         return False
 
@@ -224,3 +238,6 @@ def install():
     when_imported("jax", _arm_jax)
     for name in ("keras", "tensorflow"):
         when_imported(name, lambda name=name: _arm_tensorflow(name))
+    when_imported("numpy", _arm_frames)
+    for name in ("torch", "jax", "tensorflow", "twinrun"):
+        when_imported(name, lambda name=name: _leave_frames(name))

@@ -47,7 +47,7 @@ def _shown(file):
     return found
 
 
-def _short(file):
+def short(file):
     """As the user would write it: below the working folder, or behind site-packages."""
     global _cwd
     if _cwd is None:
@@ -70,7 +70,7 @@ def _line(code, frame):
         if len(_lines) >= 1 << 16:
             _lines.clear()
         found = _lines[key] = "%s:%d in %s" % (
-            _short(code.co_filename),
+            short(code.co_filename),
             frame.f_lineno or 0,
             code.co_name,
         )
@@ -98,7 +98,11 @@ def user(frames=FRAMES):
     """The job's lines on this thread's stack, innermost first, joined by newlines; empty when there
     are none. Where the innermost one is a framework's, only those follow that are of no package.
     """
-    frame = sys._getframe(1)
+    return above(sys._getframe(1), frames)
+
+
+def above(frame, frames=FRAMES):
+    """The same from a frame on."""
     found, own, looked_at = [], [], 0
     while frame is not None and looked_at < BEYOND:
         code = frame.f_code

@@ -6,6 +6,7 @@ is taken apart, copied to the host, or recorded as unobserved, never passed over
 import contextlib
 import ctypes
 import enum
+import struct
 import sys
 import types
 from time import perf_counter_ns
@@ -801,6 +802,9 @@ def _key(key):
     )
 
 
+MOST_BITS = 2000  # of an integer whose decimal digits any Python gives
+
+
 def _is_array(value):
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) is getattr(numpy, "ndarray", None)
@@ -817,6 +821,17 @@ def add_any(pending, phase, kind, name, value, scope="", op="", site=None, flags
 
 def plain_bytes(values):
     """A byte string that is equal for equal plain values, in every process."""
-    return "\x1f".join("%s:%r" % (type(v).__name__, v) for v in values).encode(
+    return "\x1f".join("%s:%s" % (type(v).__name__, _plain_text(v)) for v in values).encode(
         "utf-8", "backslashreplace"
     )
+
+
+def _plain_text(value):
+    """`repr`, but for what it hides (the bits of a NaN) and refuses (an integer of many digits)."""
+    if value.__class__ is float and value != value:
+        return struct.pack("<d", value).hex()
+    if value.__class__ is complex and value != value:
+        return struct.pack("<dd", value.real, value.imag).hex()
+    if value.__class__ is int and value.bit_length() > MOST_BITS:
+        return hex(value)
+    return repr(value)

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Shows Python the calls of the job's own functions, from CPython 3.12 on: what a function is
+ * given, and what its variables hold when it ends. Here are the callbacks of `sys.monitoring`.
+ *
+ * They are in C for three reasons. A callback in Python needs a level of Python's stack, so that a
+ * recursion of the job would fail earlier than without us. It cannot read variables without
+ * touching what the job's `locals()` has given it (in 3.12). And most calls need no look at all:
+ * they are only counted.
+ *
+ * Which calls are looked at is decided by numbers alone, so that two runs choose the same ones.
+ */
+#include "frames.h"
+#include "src/base/base.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define PY_RESUMES (0x20 | 0x80 | 0x200) /* generators, coroutines, asynchronous generators */
+#define ALL_CALLS 1024                   /* of a function are looked at: the first ones */
+#define SPARSE_BITS 4                    /* then 2^4 of each doubling of their number */
+#define MOST_CALLS (1 << 14)             /* then a function is not watched any longer */
+#define MOST_OPEN 64                     /* calls of one function in each other */
+#define MOST_DEPTH 128                   /* of Python's stack: far from where it ends */
+#define LEAST_LIMIT 500                  /* of recursion, in which that depth is far from the end */
+
+TW_WEAK ssize_t PyUnstable_Eval_RequestCodeExtraIndex(void (*end)(void *));
+TW_WEAK int PyUnstable_Code_GetExtra(PyObject *code, ssize_t index, void **extra);
+TW_WEAK int PyUnstable_Code_SetExtra(PyObject *code, ssize_t index, void *extra);
+TW_WEAK PyObject *PyFrame_GetVar(PyObject *frame, PyObject *name);
+TW_WEAK PyObject *PyFrame_GetBack(PyObject *frame);
+TW_WEAK PyObject *PyEval_GetFrame(void);
+TW_WEAK PyObject *PyObject_GetAttrString(PyObject *o, const char *name);
+TW_WEAK int Py_GetRecursionLimit(void);
+extern PyObject *PyExc_GeneratorExit __attribute__((weak, visibility("default")));
+
+/* A call that runs and is looked at. */
+struct open_call {
+    PyObject *frame; /* borrowed: the call that runs holds it */
+    PyObject *token; /* Python's name for the call */
+};
+
+/* What is kept of a code. */
+struct known {
+    PyObject *entry; /* Python's name for it; NULL: it is none of the job's functions */
+    PyObject *names; /* of its variables */
+    long long flags;
+    uint64_t count[TW_FRAMES_COUNTS];
+    int open_count;
+    struct open_call open[MOST_OPEN];
+};
+
+static struct tw_frames_given py;
+static ssize_t slot = -1;
+static pthread_t main_thread;
+
+static void forget(void *extra)
+{
+    struct known *k = extra;
+    if (k && k->entry)
+        Py_DecRef(k->entry);
+    if (k && k->names)
+        Py_DecRef(k->names);
+    tw_free(k);
+}
+
+static PyObject *give(PyObject *o)
+{
+    Py_IncRef(o);
+    return o;
+}
+
+static struct known *known_of(PyObject *code)
+{
+    void *extra = NULL;
+    if (PyUnstable_Code_GetExtra(code, slot, &extra) != 0)
+        PyErr_Clear();
+    return extra;
+}
+
+/* The code is met for the first time. NULL: no memory, or an exception of the job's is set. */
+static struct known *learn(PyObject *code)
+{
+    PyObject *entry = PyObject_CallFunctionObjArgs(py.learn, code, NULL);
+    if (!entry)
+        return NULL;
+    struct known *k = tw_calloc(1, sizeof *k);
+    if (k && entry != py.nothing) {
+        PyObject *flags = PyObject_GetAttrString(code, "co_flags");
+        k->flags = flags ? PyLong_AsLongLong(flags) : 0;
+        k->names = PyObject_GetAttrString(entry, "names");
+        if (flags)
+            Py_DecRef(flags);
+        if (k->names)
+            k->entry = give(entry);
+        PyErr_Clear();
+    }
+    Py_DecRef(entry);
+    if (k && PyUnstable_Code_SetExtra(code, slot, k) != 0) {
+        PyErr_Clear();
+        forget(k);
+        k = NULL;
+    }
+    return k;
+}
+
+bool tw_agent_frames_due(uint64_t call)
+{
+    if (call <= ALL_CALLS)
+        return true;
+    unsigned bits = 63 - (unsigned)__builtin_clzll(call);
+    return (call & (((uint64_t)1 << (bits - SPARSE_BITS)) - 1)) == 0;
+}
+
+/* Is Python's stack so deep, or may it be only so deep, that our own calls could end it? */
+static bool is_deep(PyObject *frame)
+{
+    int depth = 0;
+    if (Py_GetRecursionLimit() < LEAST_LIMIT)
+        return true;
+    for (PyObject *f = give(frame); f; depth++) {
+        PyObject *back = depth < MOST_DEPTH ? PyFrame_GetBack(f) : NULL;
+        Py_DecRef(f);
+        f = back;
+    }
+    return depth > MOST_DEPTH;
+}
+
+/* The values of a frame's variables, in the order of their names; `nothing` for one that is not
+ * set. Not by `f_locals`: it would change what the job has got from its own `locals()`. */
+static PyObject *variables_of(const struct known *k, PyObject *frame)
+{
+    const ssize_t count = PyTuple_Size(k->names);
+    PyObject *found = PyTuple_New(count);
+    for (ssize_t i = 0; found && i < count; i++) {
+        PyObject *value = PyFrame_GetVar(frame, PyTuple_GetItem(k->names, i));
+        if (!value) {
+            PyErr_Clear();
+            value = give(py.nothing);
+        }
+        PyTuple_SetItem(found, i, value);
+    }
+    return found;
+}
+
+/* Whether this call is one to look at, and where it runs. NULL: it is not. */
+static PyObject *frame_to_look_at(struct known *k, bool whatever_open)
+{
+    if (!tw_agent_frames_due(k->count[TW_FRAMES_CALLS]))
+        return NULL;
+    PyObject *frame = PyEval_GetFrame();
+    if (!frame || (!whatever_open && k->open_count == MOST_OPEN) || is_deep(frame)) {
+        k->count[TW_FRAMES_DEEP]++;
+        return NULL;
+    }
+    return frame;
+}
+
+/* False: there were so many that the function is not watched any longer. */
+static bool count_call(struct known *k)
+{
+    if (k->count[TW_FRAMES_CALLS] == MOST_CALLS)
+        k->count[TW_FRAMES_FULL] = 1;
+    else
+        k->count[TW_FRAMES_CALLS]++;
+    return !k->count[TW_FRAMES_FULL];
+}
+
+static PyObject *started(PyObject *self, PyObject *const *args, ssize_t n)
+{
+    (void)self, (void)n;
+    struct known *k = known_of(args[0]);
+    if (!k)
+        k = learn(args[0]);
+    if (!k && PyErr_Occurred())
+        return NULL;
+    if (!k || !k->entry)
+        return give(py.disable);
+    if (!pthread_equal(pthread_self(), main_thread)) {
+        k->count[TW_FRAMES_ELSEWHERE]++; /* in an order of its own: it is only counted */
+        return give(py.none);
+    }
+    if (k->flags & PY_RESUMES) /* is counted and looked at where it yields and returns */
+        return give(py.none);
+    if (!count_call(k))
+        return give(py.disable);
+    PyObject *frame = frame_to_look_at(k, false);
+    if (!frame)
+        return give(py.none);
+    PyObject *number = PyLong_FromUnsignedLongLong(k->count[TW_FRAMES_CALLS]);
+    PyObject *variables = variables_of(k, frame), *token = NULL;
+    if (number && variables)
+        token = PyObject_CallFunctionObjArgs(py.begins, k->entry, number, variables, NULL);
+    if (number)
+        Py_DecRef(number);
+    if (variables)
+        Py_DecRef(variables);
+    if (!token) /* the exception of a signal handler of the job's goes on to the job */
+        return NULL;
+    if (token == py.nothing) {
+        Py_DecRef(token);
+        return give(py.none);
+    }
+    k->open[k->open_count++] = (struct open_call){frame, token};
+    return give(py.none);
+}
+
+/* Takes the token of the call that ends; NULL when it was not looked at. */
+static PyObject *close_call(struct known *k)
+{
+    if (k->open_count == 0)
+        return NULL;
+    PyObject *frame = PyEval_GetFrame();
+    for (int i = k->open_count - 1; i >= 0; i--) {
+        if (k->open[i].frame != frame)
+            continue;
+        PyObject *token = k->open[i].token;
+        k->open_count--;
+        memmove(&k->open[i], &k->open[i + 1], (size_t)(k->open_count - i) * sizeof k->open[0]);
+        return token;
+    }
+    return NULL;
+}
+
+/* Calls ends(). error: or NULL. */
+static PyObject *look_at_end(struct known *k, PyObject *token, PyObject *frame, PyObject *result,
+                             PyObject *error)
+{
+    PyObject *variables = variables_of(k, frame), *done = NULL;
+    if (variables) {
+        done = PyObject_CallFunctionObjArgs(py.ends, k->entry, token, variables, result,
+                                            error ? error : py.none, NULL);
+        Py_DecRef(variables);
+    }
+    return done;
+}
+
+/* A generator has given a value, or come to its end. */
+static PyObject *resumed(struct known *k, PyObject *result, PyObject *error)
+{
+    if (!count_call(k))
+        return give(error ? py.none : py.disable);
+    PyObject *frame = frame_to_look_at(k, true);
+    return frame ? look_at_end(k, py.nothing, frame, result, error) : give(py.none);
+}
+
+/* A function has ended, or a generator has given a value. error: or NULL. */
+static PyObject *ended(PyObject *code, PyObject *result, PyObject *error)
+{
+    struct known *k = known_of(code);
+    if (!k || !k->entry) /* PY_UNWIND cannot be disabled */
+        return give(error ? py.none : py.disable);
+    if (!pthread_equal(pthread_self(), main_thread))
+        return give(py.none);
+    if (k->flags & PY_RESUMES)
+        return resumed(k, result, error);
+    PyObject *token = close_call(k);
+    if (!token) {
+        const bool over = k->count[TW_FRAMES_FULL] && k->open_count == 0 && !error;
+        return give(over ? py.disable : py.none);
+    }
+    PyObject *done = look_at_end(k, token, PyEval_GetFrame(), result, error);
+    Py_DecRef(token);
+    return done;
+}
+
+static PyObject *returned(PyObject *self, PyObject *const *args, ssize_t n)
+{
+    (void)self, (void)n;
+    return ended(args[0], args[2], NULL);
+}
+
+static PyObject *unwound(PyObject *self, PyObject *const *args, ssize_t n)
+{
+    (void)self, (void)n;
+    /* a generator that nobody wants ends when it is freed, whenever that may be */
+    if (PyErr_GivenExceptionMatches(args[2], PyExc_GeneratorExit))
+        return give(py.none);
+    return ended(args[0], py.nothing, args[2]);
+}
+
+/* ---------------------------------------------------------------- what Python calls */
+
+static PyObject *callback(struct tw_py_method *method)
+{
+    return PyCFunction_NewEx(method, NULL, NULL);
+}
+
+PyObject *tw_agent_frames_start(PyObject *given)
+{
+    static struct tw_py_method methods[TW_FRAMES_EVENTS] = {
+        {"started", started, TW_PY_FASTCALL, NULL},
+        {"returned", returned, TW_PY_FASTCALL, NULL},
+        {"yielded", returned, TW_PY_FASTCALL, NULL},
+        {"unwound", unwound, TW_PY_FASTCALL, NULL},
+    };
+    const bool have = PyUnstable_Eval_RequestCodeExtraIndex && PyUnstable_Code_GetExtra &&
+                      PyUnstable_Code_SetExtra && PyFrame_GetVar && PyFrame_GetBack &&
+                      PyEval_GetFrame && PyObject_GetAttrString && Py_GetRecursionLimit &&
+                      &PyExc_GeneratorExit;
+    const size_t count = sizeof py / sizeof(PyObject *);
+    if (!have || PyTuple_Size(given) != (ssize_t)count)
+        return PyTuple_New(0);
+    if (slot < 0)
+        slot = PyUnstable_Eval_RequestCodeExtraIndex(forget);
+    if (slot < 0)
+        return PyTuple_New(0);
+    PyObject *taken[sizeof py / sizeof(PyObject *)];
+    for (size_t i = 0; i < count; i++)
+        taken[i] = give(PyTuple_GetItem(given, (ssize_t)i));
+    memcpy(&py, taken, sizeof py);
+    main_thread = pthread_self();
+    PyObject *made = PyTuple_New(TW_FRAMES_EVENTS);
+    for (ssize_t i = 0; made && i < TW_FRAMES_EVENTS; i++)
+        PyTuple_SetItem(made, i, callback(&methods[i]));
+    return made;
+}
+
+uint64_t tw_agent_frames_count(PyObject *code, int which)
+{
+    struct known *k = slot >= 0 ? known_of(code) : NULL;
+    return k && which >= 0 && which < TW_FRAMES_COUNTS ? k->count[which] : 0;
+}
