@@ -453,6 +453,8 @@ class Claims(Numbers, Shown):
         if kind == "order":
             self.other_order(x, y, a, b)
         elif claim.get("role") == "origin" and a and b and not at_seam:
+            data = PHASES[a.key[0]] == "data" and KINDS[a.key[1]] in ("batch", "indices")
+            need(not data, "what made it is not recorded: its role is unknown")
             self.inputs(x, y, a, b)
             self.same_threads(claim, a)
         need(_said.fits(claim, x, y, a, b), "that is not how they differ: %s", claim.get("text"))

@@ -76,6 +76,13 @@ bool tw_is_handed(uint8_t phase, uint8_t kind)
     return phase == TWIN_PHASE_DATA && kind == TWIN_KIND_IN;
 }
 
+bool twin_finding_is_handed(const struct twin_finding *f)
+{
+    return f->phase == TWIN_PHASE_DATA &&
+           (f->kind == TWIN_KIND_IN ||
+            (f->kind == TWIN_KIND_BATCH && f->name && tw_starts(f->name, "input")));
+}
+
 bool tw_is_data(uint8_t phase, uint8_t kind)
 {
     return phase == TWIN_PHASE_DATA && !tw_is_handed(phase, kind);

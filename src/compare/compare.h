@@ -467,6 +467,9 @@ void twin_verdict_unseen(struct twin_verdict *v, const char *format, ...)
  * not be shown, since it would read as one of the job as it is. */
 int twin_verdict_pinned(struct twin_verdict *v, const char *factors, const char *search, bool held,
                         struct twin_error *err);
+/* An input that was handed to a module: lines of the job computed it, and no loader. */
+bool twin_finding_is_handed(const struct twin_finding *f);
+
 void twin_verdict_free(struct twin_verdict *v);
 
 /* While run b is still going on: has it parted from a, and at which step? Cheap enough to be called

@@ -76,8 +76,10 @@ char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec 
                                       (r->kind == TWIN_KIND_IN || r->kind == TWIN_KIND_OUT)))
         return tw_cmp_text(c, "the %s of %.160s in step %u",
                            r->kind == TWIN_KIND_IN ? "input" : "output", name, r->step);
-    if (tw_is_handed(r->phase, r->kind))
+    if (tw_is_handed(r->phase, r->kind) || (r->kind == TWIN_KIND_BATCH && scope[0]))
         return tw_cmp_text(c, "%.200s of %.200s in step %u", name, scope, r->step);
+    if (r->kind == TWIN_KIND_INDICES) /* all of them are called "sample indices" */
+        return tw_cmp_text(c, "the %.200s of step %u", name, r->step);
     return tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(r->kind), name, r->step);
 }
 
@@ -638,6 +640,24 @@ static bool is_from_outside(const struct tw_rec *r)
     }
 }
 
+/*
+ * Batches, the inputs of a model and sample indices are made by the job's own lines, which are no
+ * records: a data set holds what it likes, and draws from a generator of its own if it has one. So
+ * equal states of the generators that were seen do not make them origins. Sets *found to what is
+ * known to be equal before: the indices of a batch, else the value before.
+ */
+static void made_by_the_job(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
+                            char **found)
+{
+    if (r->phase != TWIN_PHASE_DATA || (r->kind != TWIN_KIND_BATCH && r->kind != TWIN_KIND_INDICES))
+        return;
+    for (const struct tw_rec *x = r; r->kind == TWIN_KIND_BATCH && !*found && x-- > v->rec;)
+        if (x->step == r->step && x->kind == TWIN_KIND_INDICES)
+            *found = tw_rec_say(c, v, x);
+    if (!*found)
+        *found = say_value_before(c, v, (size_t)(r - v->rec));
+}
+
 /* Does the other view hold the state with which that run found the generator of r, and another? */
 static bool is_other_at_start(const struct tw_view *v, const struct tw_rec *r,
                               const struct tw_view *other)
@@ -714,6 +734,8 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         rc = hidden_input(c, b, x->b, &from, err);
     if (rc == 0 && !from)
         rc = drawn_unseen(c, a, b, named, &from, err);
+    if (rc == 0 && !from)
+        made_by_the_job(c, v, named, &from);
     if (rc == 0 && !from)
         hidden_at_seam(c, a, b, named, &from);
     if (rc == 0 && !from)

@@ -245,12 +245,15 @@ static void note_replays(struct tw_cmp *c, struct twin_finding *f, const struct 
 
 /*
  * Did it differ before any operation ran, or is it set by the job's own lines? Operations meet such
- * a difference, and make none of it.
+ * a difference, and make none of it. An input that lines of the job handed to a module may be
+ * either: what op found says which.
  */
-static bool comes_from_outside(const struct twin_finding *f)
+static bool comes_from_outside(const struct twin_finding *f, const struct tw_zoom_found *op)
 {
-    return f->phase == TWIN_PHASE_INIT || tw_is_data(f->phase, f->kind) ||
-           f->kind == TWIN_KIND_STATE || f->kind == TWIN_KIND_HYPER;
+    bool data = tw_is_data(f->phase, f->kind) &&
+                (!twin_finding_is_handed(f) || op->how == TW_ZOOM_INPUT);
+    return f->phase == TWIN_PHASE_INIT || data || f->kind == TWIN_KIND_STATE ||
+           f->kind == TWIN_KIND_HYPER;
 }
 
 /*
@@ -556,7 +559,7 @@ static void show_operation(struct tw_cmp *c, const struct zoom *z, const struct 
                            const struct tw_view *vb)
 {
     const char *name = op->op ? op->op : "?";
-    if (!comes_from_outside(c->v->first)) {
+    if (!comes_from_outside(c->v->first, op)) {
         revise(c, z, op, d, va, vb);
         return;
     }
@@ -606,7 +609,7 @@ static int zoom_step(struct tw_cmp *c, struct zoom *z, uint32_t step, bool hashe
     if (tw_zoom_find(c, &d, &va, &vb, &op)) {
         z->done = true;
         /* Who meets what came from outside made none of it: it is nobody's suspect. */
-        if (!comes_from_outside(c->v->first))
+        if (!comes_from_outside(c->v->first, &op))
             take_suspect(c, &op, &va, &vb, &z->suspect);
         if (!z->only_name)
             show_operation(c, z, &op, &d, &va, &vb);
@@ -768,8 +771,6 @@ int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za
     *out = (struct twin_suspect){0};
     if (!v->first)
         return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not diverge");
-    if (comes_from_outside(v->first)) /* who meets it made none of it: nobody is to be replayed */
-        return 0;
     int rc = zoom_run(&c, za, zb, out, err);
     if (!out->a || !out->b)
         twin_suspect_free(out);

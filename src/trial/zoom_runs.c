@@ -54,8 +54,8 @@ static bool uses_torch(const struct twin_run *r)
     return found;
 }
 
-/* The batch and the generator have their consumer named already; single operations say more only
- * about computing. */
+/* The loader's batch and the generator have their consumer named already; single operations say
+ * more only about computing. */
 static bool is_computed(enum twin_phase phase)
 {
     return phase == TWIN_PHASE_INIT || phase == TWIN_PHASE_FORWARD ||
@@ -93,8 +93,7 @@ bool tw_zoom_is_possible(const struct twin_verdict *v, const struct twin_run *a,
     const struct twin_finding *f = v->first;
     *why = NULL;
     bool set = f && is_set_by_the_job(f);
-    /* an input that was handed to a module: lines of the job computed it */
-    bool handed = f && f->phase == TWIN_PHASE_DATA && f->kind == TWIN_KIND_IN;
+    bool handed = f && twin_finding_is_handed(f);
     if (!f || f->type > TWIN_FINDING_ORDER || !(is_computed(f->phase) || handed) || set)
         return false;
     if (!uses_torch(a)) {

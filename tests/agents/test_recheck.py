@@ -24,10 +24,15 @@ JOB = """
     w = array.array("d", [1, 2, 3, 4])
     for step in range(6):
         x = array.array("d", [step + k for k in range(4)])
-        if step == 3 and os.path.exists("other"):
+        odd = step == 3 and os.path.exists("other")
+        if odd and "batch" in sys.argv:
             x[2] += 1e-9
         twinrun.record("batch:x", x)
-        w = array.array("d", [a - 0.1 * (a - b) for a, b in zip(w, x)])
+        h = array.array("d", x)
+        if odd and "batch" not in sys.argv:
+            h[2] += 1e-9
+        twinrun.record("activation:h", h)
+        w = array.array("d", [a - 0.1 * (a - b) for a, b in zip(w, h)])
         twinrun.record("weight:w", w)
         twinrun.step()
         print("step", step, "loss", sum(w), "pid", os.getpid(), flush=True)
@@ -115,8 +120,16 @@ def test_differ_is_confirmed(checked, tmp_path):
     assert v["outcome"] == "differ"
     assert refuted(v, tmp_path) == []
     first = claim(v, "origin")
-    assert first["first"] and first["step"] == [3, 3] and first["name"] == "x"
+    assert first["first"] and first["step"] == [3, 3] and first["name"] == "h"
     assert claim(v, "same-range")["steps"] == 3
+
+
+def test_a_batch_is_no_origin(checked, tmp_path):
+    v = checked("leave-a-mark", "batch")
+    first = claim(v, "first")
+    assert (first["name"], first["role"]) == ("x", "unknown") and refuted(v, tmp_path) == []
+    first.update(claim="origin", role="origin")
+    assert any("what made it is not recorded" in text for _, text in refuted(v, tmp_path))
 
 
 def test_verdict_is_kept_beside_the_last_run(checked, run, tmp_path, python):
@@ -160,11 +173,11 @@ LIES = [
     lie("same-range", ["traces", 0], "../../../../etc/passwd"),
     lie("same-range", ["runs", 1], 9),
     lie("same-range", ["steps"], "3"),
-    lie("equal", ["equal", 0, "what"], "batch"),
+    lie("equal", ["equal", 0, "what"], "activations"),
     lie("equal", ["equal", 0, "what"], "the moon"),
     lie("equal", ["step"], 0),
     lie("origin", ["at", 0, "digest"], "0" * 32),
-    lie("origin", ["at", 0, "record"], 2),
+    lie("origin", ["at", 0, "record"], 3),
     lie("origin", ["at", 1, "record"], 99),
     lie("origin", ["at", 1, "step"], 2),
     lie("origin", ["step"], [2, 2]),
@@ -191,7 +204,7 @@ def test_a_consequence_is_no_origin(checked, tmp_path):
     v = checked("leave-a-mark")
     first = claim(v, "origin")
     runs = [recheck.Run(d) for d in v["runs_dir"]]
-    for side in (0, 1):  # the weight that the batch was used for, claimed as the origin
+    for side in (0, 1):  # the weight that h was used for, claimed as the origin
         steps = runs[side].steps(first["at"][side]["file"])
         w = next(r for r in steps.rows[3] if r.key[2] == "w")
         first["at"][side].update(record=w.seq, digest="%016x%016x" % w.digest)

@@ -74,6 +74,15 @@ static inline void expect_first(const struct twin_verdict *v, uint32_t step, enu
     assert_int_equal(v->first->role, TWIN_ORIGIN);
 }
 
+/* The same, of a place that is no origin: the difference was made behind `from`. */
+static inline void expect_behind(const struct twin_verdict *v, uint32_t step, enum twin_phase phase,
+                                 enum twin_kind kind, const char *name, const char *from)
+{
+    expect_place(v, step, phase, kind, name);
+    assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
+    assert_string_equal(v->first->between[0], from);
+}
+
 static inline bool has_note(const struct twin_verdict *v, const char *part)
 {
     for (size_t i = 0; i < v->note_count; i++)

@@ -41,23 +41,27 @@ static void each_place_is_named(void **state)
         int param;
         enum twin_phase phase;
         enum twin_kind kind;
-        const char *name, *layer;
+        const char *name, *layer, *behind; /* NULL: an origin */
     } row[] = {
-        {AT_INDICES, 0, TWIN_PHASE_DATA, TWIN_KIND_INDICES, "sample indices", "data"},
-        {AT_BATCH, 0, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch", "data"},
+        /* what makes indices and batches is not recorded */
+        {AT_INDICES, 0, TWIN_PHASE_DATA, TWIN_KIND_INDICES, "sample indices", "data",
+         "the end of step 16"},
+        {AT_BATCH, 0, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch", "data",
+         "the sample indices of step 17"},
         {AT_ACTIVATION, 0, TWIN_PHASE_FORWARD, TWIN_KIND_ACTIVATION, "fc1", "forward"},
         {AT_LOSS, 0, TWIN_PHASE_FORWARD, TWIN_KIND_LOSS, "loss", "forward"},
         {AT_GRADIENT, 0, TWIN_PHASE_BACKWARD, TWIN_KIND_GRADIENT, "embed.weight", "backward"},
+        /* nobody looks at an optimizer's state between two steps */
         {AT_MOMENT, 1, TWIN_PHASE_OPTIMIZER, TWIN_KIND_MOMENT, "fc1.weight.momentum_buffer",
-         "optimizer"},
+         "optimizer", "the optimizer state as step 16 left it"},
         {AT_WEIGHT, 2, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "fc1.bias", "optimizer"},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct twin_verdict *v = disturbed(40, row[i].place, 17, row[i].param, 1.0f, NULL);
         expect_place(v, 17, row[i].phase, row[i].kind, row[i].name);
-        /* nobody looks at an optimizer's state between two steps */
-        const bool unseen = row[i].place == AT_MOMENT;
-        assert_int_equal(v->first->role, unseen ? TWIN_ROLE_UNKNOWN : TWIN_ORIGIN);
+        assert_int_equal(v->first->role, row[i].behind ? TWIN_ROLE_UNKNOWN : TWIN_ORIGIN);
+        if (row[i].behind)
+            assert_string_equal(v->first->between[0], row[i].behind);
         assert_string_equal(v->first->layer, row[i].layer);
         assert_int_equal(v->steps_differing, row[i].place == AT_LOSS ? 1 : 23);
         assert_true(v->steps_differing_exact);
@@ -70,7 +74,7 @@ static void input_ids_differ_weights_equal(void **state)
 {
     (void)state;
     struct twin_verdict *v = disturbed(5, AT_BATCH, 0, 0, 1.0f, NULL);
-    expect_first(v, 0, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch");
+    expect_behind(v, 0, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch", "the sample indices of step 0");
     /* the initial weights are equal, and the rest is carried on */
     assert_int_equal(v->origin_count, 1);
     assert_int_equal(onset(v, "initial weights"), UINT32_MAX);
@@ -488,7 +492,7 @@ static void swapped_batches(void **state)
             }
         }
         struct twin_verdict *v = compare(s[0], s[1], NULL);
-        expect_first(v, 1, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch");
+        expect_behind(v, 1, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch", "the end of step 0");
         assert_int_equal(v->first->type, TWIN_FINDING_VALUE);
         assert_string_equal(v->first->layer, "data");
         assert_string_equal(v->first->text,

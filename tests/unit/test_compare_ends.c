@@ -702,7 +702,8 @@ static void another_number_of_loader_workers(void **state)
         }
         struct twin_verdict *v = compare(s[0], s[1], &(struct twin_compare_options){.arms = true});
         if (differ)
-            expect_first(v, 2, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch");
+            expect_behind(v, 2, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch",
+                          "the sample indices of step 2");
         else
             expect_outcome(v, TWIN_SAME);
         twin_verdict_free(v);

@@ -320,7 +320,7 @@ static void thread_hides_nothing(void **state)
     expect_first(v, 1, TWIN_PHASE_OPTIMIZER, TWIN_KIND_WEIGHT, "w");
     twin_verdict_free(v);
     v = JUDGE(a, data);
-    expect_first(v, 0, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x");
+    expect_behind(v, 0, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", "the beginning");
     twin_verdict_free(v);
     v = JUDGE(a, later);
     expect_outcome(v, TWIN_SAME);

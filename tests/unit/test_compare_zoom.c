@@ -87,7 +87,7 @@ static struct synth *zoomed(const struct scene *s, int run)
 }
 
 /* Runs that part at what a module was given. */
-static struct synth *given(enum twin_kind kind, int run)
+static struct synth *given(enum twin_kind kind, const char *name, int run)
 {
     struct synth *s = synth_new("given");
     struct twin_writer *w = synth_process(s, 0, 1, NULL);
@@ -97,7 +97,7 @@ static struct synth *given(enum twin_kind kind, int run)
         synth_put(w,
                   (struct synth_record){.phase = TWIN_PHASE_DATA,
                                         .kind = kind,
-                                        .name = "input[0]",
+                                        .name = name,
                                         .scope = "Linear",
                                         .op = "Linear"},
                   in, 4);
@@ -265,28 +265,41 @@ static void suspect_is_named_for_a_second_rerun(void **state)
     twin_verdict_free(v);
 }
 
-/* What was computed for a module is no origin, and the operation that made it is named; a batch
- * comes from outside. */
+/*
+ * What a module was given is no origin, and neither is a batch. The operation that made an input is
+ * named; a loader's batch is made by none, and an operation that was itself given other values has
+ * only met them.
+ */
 static void input_of_a_module_is_traced_back(void **state)
 {
-    static const enum twin_kind kinds[] = {TWIN_KIND_IN, TWIN_KIND_BATCH};
+    static const struct {
+        enum twin_kind kind;
+        const char *name;
+        bool met, traced; /* met: by an operation whose input differs already */
+    } all[] = {
+        {TWIN_KIND_IN, "input[0]", false, true},
+        {TWIN_KIND_BATCH, "input[0]", false, true},
+        {TWIN_KIND_BATCH, "input[0]", true, false},
+        {TWIN_KIND_BATCH, "batch[0]", false, false},
+    };
     (void)state;
-    for (size_t i = 0; i < 2; i++) {
-        bool computed = kinds[i] == TWIN_KIND_IN;
-        struct scene scene = {.output = true};
-        struct synth *a = given(kinds[i], 0);
-        struct synth *b = given(kinds[i], 1);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct scene scene = {.output = true, .invisible = all[i].met};
+        struct synth *a = given(all[i].kind, all[i].name, 0);
+        struct synth *b = given(all[i].kind, all[i].name, 1);
         struct synth *za = zoomed(&scene, 0);
         struct synth *zb = zoomed(&scene, 1);
         const struct twin_run *runs[2] = {synth_done(a), synth_done(b)};
         struct twin_verdict *v = NULL;
         assert_int_equal(twin_compare(runs, 2, NULL, &v, NULL), 0);
-        assert_string_equal(v->first->name, "input[0]");
-        assert_int_equal(v->first->role, computed ? TWIN_ROLE_UNKNOWN : TWIN_ORIGIN);
-        assert_string_equal(v->first->layer, computed ? "forward" : "data");
+        assert_string_equal(v->first->name, all[i].name);
+        assert_int_equal(v->first->role, TWIN_ROLE_UNKNOWN);
+        assert_string_equal(v->first->layer, all[i].kind == TWIN_KIND_IN ? "forward" : "data");
         assert_int_equal(twin_compare_zoom(v, synth_done(za), synth_done(zb), NULL), 0);
-        assert_string_equal(v->first->op, computed ? "aten::index_put_" : "Linear");
-        assert_int_equal(v->first->role, TWIN_ORIGIN);
+        assert_string_equal(v->first->op, all[i].traced ? "aten::index_put_" : "Linear");
+        assert_int_equal(v->first->role, all[i].traced ? TWIN_ORIGIN : TWIN_ROLE_UNKNOWN);
+        assert_int_equal(has_note(v, "zoom: the first operation that meets the difference is"),
+                         !all[i].traced);
         twin_verdict_free(v);
         synth_free(a);
         synth_free(b);

@@ -347,6 +347,11 @@ static void sentences_of_some_verdicts(void **state)
     f.between[1] = (char *)"aten::mul of step 17";
     expect_line(&v, "        role   unknown: it was made between aten::add of step 17 and "
                     "aten::mul of step 17\n");
+    f.phase = TWIN_PHASE_DATA;
+    f.kind = TWIN_KIND_BATCH;
+    expect_line(&v, "        role   unknown: it was made between aten::add of step 17 and "
+                    "aten::mul of step 17. The code there is not recorded: its data, the order of "
+                    "a set or a generator of its own may differ\n");
     f.type = TWIN_FINDING_FILE;
     f.text = (char *)"a.npy: contents differ (3 and 3 bytes)";
     expect_line(

@@ -202,6 +202,10 @@ void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
     tw_say_safe(b, f->between[0], 240);
     tw_buf_puts(b, " and ");
     tw_say_safe(b, f->between[1], 240);
+    /* what makes batches is not recorded: readers take equal generators for a proof without this */
+    if (f->phase == TWIN_PHASE_DATA && (f->kind == TWIN_KIND_BATCH || f->kind == TWIN_KIND_INDICES))
+        tw_buf_puts(b, ". The code there is not recorded: its data, the order of a set or a "
+                       "generator of its own may differ");
 }
 
 /* "with hash-seed and threads pinned: " */
