@@ -334,6 +334,14 @@ static void say_zoom(struct tw_cmp *c, const struct tw_zoom_found *op, const str
                     name, before, name);
         return;
     case TW_ZOOM_ALONE:
+        if (op->calls[0] && op->calls[1]) {
+            tw_cmp_note(c,
+                        "zoom: %s was called %zu time%s in %s and %zu time%s in %s; all that was "
+                        "seen before it in this step agrees",
+                        name, op->calls[0], tw_plural_s(op->calls[0]), c->label_a, op->calls[1],
+                        tw_plural_s(op->calls[1]), c->label_b);
+            return;
+        }
         tw_cmp_note(c, "zoom: %s was called %s; all that was seen before it in this step agrees",
                     name, f->text);
     }

@@ -29,6 +29,7 @@ struct tw_zoom_found {
     char *before;
     size_t inputs;   /* of an origin: how many were equal */
     unsigned number; /* of the output */
+    size_t calls[2]; /* of one run alone: how often each made such a call, in all of the step */
 };
 
 /*

@@ -105,10 +105,17 @@ struct call {
     const struct tw_view *in_view;
 };
 
+/* Hashes of names of records, sorted. */
+struct names {
+    uint64_t *hash;
+    size_t n;
+};
+
 /* What a step shows, prepared for looking things up. */
 struct step {
     const struct tw_view *a, *b;
     const struct tw_stepdiff *d;
+    struct names names_a, names_b;   /* of the records of operations */
     const struct tw_diff **by_index; /* the difference of each record of a, or NULL */
 };
 
@@ -234,6 +241,58 @@ static char *operation_before(struct tw_cmp *c, const struct step *s, size_t at)
     return NULL;
 }
 
+static uint64_t hash_name(const struct tw_view *v, const struct tw_rec *r)
+{
+    const char *name = tw_rec_name(v, r);
+    return tw_hash_bytes(name, strlen(name), r->kind).a;
+}
+
+static int hash_order(const void *x, const void *y)
+{
+    uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+    return a < b ? -1 : a > b;
+}
+
+/* The names of all records of operations, in whatever scope and thread, sorted. */
+static void list_names(const struct tw_view *v, struct names *out)
+{
+    out->hash = tw_reallocarray(NULL, v->count, sizeof *out->hash);
+    for (size_t i = 0; out->hash && i < v->count; i++)
+        if (is_kernel(&v->rec[i]))
+            out->hash[out->n++] = hash_name(v, &v->rec[i]);
+    if (out->n)
+        qsort(out->hash, out->n, sizeof *out->hash, hash_order);
+}
+
+static size_t count_below(const struct names *names, uint64_t hash)
+{
+    size_t low = 0, high = names->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (names->hash[middle] < hash)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static size_t count_named(const struct names *names, uint64_t hash)
+{
+    return (hash == UINT64_MAX ? names->n : count_below(names, hash + 1)) -
+           count_below(names, hash);
+}
+
+/*
+ * Did both runs call the operation of r equally often in this step? Then a call of r's has no
+ * counterpart because another thread, or another module, made it there: neither run made it alone.
+ */
+static bool called_as_often(const struct step *s, const struct tw_view *v, const struct tw_rec *r)
+{
+    const uint64_t hash = hash_name(v, r);
+    return count_named(&s->names_a, hash) == count_named(&s->names_b, hash);
+}
+
 /*
  * A call that one run alone made, before `at`: its first output, or its first record when it has
  * none. NULL: there is no such call.
@@ -245,7 +304,8 @@ static const struct tw_diff *alone_before(const struct step *s, size_t at)
         const struct tw_diff *d = &s->d->d[i];
         const struct tw_view *v, *w;
         const struct tw_rec *r = tw_diff_rec(d, s->a, s->b, &v);
-        if (!is_kernel(r) || (d->type != TWIN_FINDING_ONLY_A && d->type != TWIN_FINDING_ONLY_B))
+        if (!is_kernel(r) || (d->type != TWIN_FINDING_ONLY_A && d->type != TWIN_FINDING_ONLY_B) ||
+            called_as_often(s, v, r))
             continue;
         if (!first)
             first = d;
@@ -256,6 +316,18 @@ static const struct tw_diff *alone_before(const struct step *s, size_t at)
             return d;
     }
     return first;
+}
+
+/* Names a call that one run made more often than the other. */
+static void take_alone(struct tw_cmp *c, const struct step *s, const struct tw_diff *alone,
+                       struct tw_zoom_found *out)
+{
+    const struct tw_view *v;
+    const struct tw_rec *r = tw_diff_rec(alone, s->a, s->b, &v);
+    const uint64_t hash = hash_name(v, r);
+    take_call(c, s, alone, TW_ZOOM_ALONE, out);
+    out->calls[0] = count_named(&s->names_a, hash);
+    out->calls[1] = count_named(&s->names_b, hash);
 }
 
 /*
@@ -269,7 +341,7 @@ static void take_passed_on(struct tw_cmp *c, const struct step *s, const struct 
     const struct tw_view *v;
     const struct tw_rec *r = alone ? tw_diff_rec(alone, s->a, s->b, &v) : NULL;
     if (alone && (!call->generator || name_has(tw_rec_name(v, r), drawing)))
-        take_call(c, s, alone, TW_ZOOM_ALONE, out);
+        take_alone(c, s, alone, out);
     else if (call->generator)
         take_call(c, s, call->out ? call->out : call->in, TW_ZOOM_DREW, out);
     else
@@ -340,7 +412,7 @@ static bool find_call(struct tw_cmp *c, const struct step *s, struct tw_zoom_fou
     if (only_input.in) /* the last that was seen, for example when the output was not recorded */
         take_passed_on(c, s, &only_input, out);
     else if (alone)
-        take_call(c, s, alone, TW_ZOOM_ALONE, out);
+        take_alone(c, s, alone, out);
     if (alone && !out->before)
         out->before = operation_before(c, s, alone->at);
     return out->diff != NULL;
@@ -349,8 +421,12 @@ static bool find_call(struct tw_cmp *c, const struct step *s, struct tw_zoom_fou
 bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw_view *a,
                   const struct tw_view *b, struct tw_zoom_found *out)
 {
-    struct step s = {a, b, d, tw_calloc(a->count, sizeof *s.by_index)};
-    c->oom |= !s.by_index;
+    struct step s = {.a = a, .b = b, .d = d};
+    s.by_index = tw_calloc(a->count, sizeof *s.by_index);
+    list_names(a, &s.names_a);
+    list_names(b, &s.names_b);
+    const bool memory = s.by_index && s.names_a.hash && s.names_b.hash;
+    c->oom |= !memory;
     for (size_t i = 0; s.by_index && i < d->count; i++) {
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(&d->d[i], a, b, &v);
@@ -360,8 +436,10 @@ bool tw_zoom_find(struct tw_cmp *c, const struct tw_stepdiff *d, const struct tw
         if (is_kernel(r) && d->d[i].a != TW_NONE)
             s.by_index[d->d[i].a] = &d->d[i];
     }
-    bool found = s.by_index && find_call(c, &s, out);
+    bool found = memory && find_call(c, &s, out);
     tw_free(s.by_index);
+    tw_free(s.names_a.hash);
+    tw_free(s.names_b.hash);
     return found;
 }
 

@@ -9,6 +9,7 @@ struct mark {
     const char *name, *op; /* "aten::mul.out0" of "aten::mul" */
     bool differs, unseen;
     int only; /* 1, 2: in this run alone; 0: in both */
+    const char *scope;
 };
 
 #define END {.name = NULL}
@@ -35,7 +36,7 @@ static struct synth *rerun(const struct mark *marks, int number)
                 (struct synth_record){.phase = m->op ? TWIN_PHASE_KERNEL : TWIN_PHASE_OPTIMIZER,
                                       .kind = kind_of(m),
                                       .name = m->name,
-                                      .scope = "Net",
+                                      .scope = m->scope ? m->scope : "Net",
                                       .op = m->op,
                                       .site = "net.py:7 in forward",
                                       .flags = m->unseen ? TWIN_REC_UNOBSERVED : 0},
@@ -161,6 +162,31 @@ static void a_call_of_one_run_alone(void **state)
     expect_role(v, TWIN_ROLE_UNKNOWN, "aten::add of step 1", "aten::relu of step 1");
 }
 
+/* Both made that call, one for another module (or in another thread): neither made it alone, and
+ * what differs behind it is named. Where one made it twice, both numbers are said. */
+static void a_call_that_both_runs_made_is_of_neither_alone(void **state)
+{
+    (void)state;
+    struct mark m[MARKS] = {{"aten::add.in0", "aten::add"},
+                            {"aten::add.out0", "aten::add"},
+                            {"aten::relu.out0", "aten::relu", .only = 1, .scope = "one"},
+                            {"aten::relu.out0", "aten::relu", .only = 2, .scope = "two"},
+                            {"aten::mul.in0", "aten::mul", true},
+                            {"aten::mul.out0", "aten::mul", true},
+                            END};
+    struct twin_verdict *v = zoomed(1, m);
+    assert_false(has_note(v, "was called"));
+    expect_note(v, "zoom: an input of aten::mul differs, although every operation before it "
+                   "agreed: what made it lies between aten::add of step 1 and aten::mul");
+    expect_role(v, TWIN_ROLE_UNKNOWN, "aten::add of step 1", "aten::mul of step 1");
+    m[6] = m[3]; /* once more, behind all */
+    m[7] = (struct mark)END;
+    v = zoomed(1, m);
+    expect_note(v, "zoom: aten::relu was called 1 time in run 1 and 2 times in run 2; all that was "
+                   "seen before it in this step agrees");
+    expect_role(v, TWIN_ROLE_UNKNOWN, "aten::add of step 1", "aten::relu of step 1");
+}
+
 static void the_reruns_part_elsewhere(void **state)
 {
     (void)state;
@@ -192,9 +218,13 @@ static void no_operation_shows_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_operation_made_it),       cmocka_unit_test(memory_that_nobody_wrote),
-        cmocka_unit_test(an_input_that_was_not_seen), cmocka_unit_test(an_input_from_elsewhere),
-        cmocka_unit_test(a_call_of_one_run_alone),    cmocka_unit_test(the_reruns_part_elsewhere),
+        cmocka_unit_test(an_operation_made_it),
+        cmocka_unit_test(memory_that_nobody_wrote),
+        cmocka_unit_test(an_input_that_was_not_seen),
+        cmocka_unit_test(an_input_from_elsewhere),
+        cmocka_unit_test(a_call_of_one_run_alone),
+        cmocka_unit_test(a_call_that_both_runs_made_is_of_neither_alone),
+        cmocka_unit_test(the_reruns_part_elsewhere),
         cmocka_unit_test(no_operation_shows_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,6 +74,7 @@ class Local(threading.local):
     handing = None  # the call that hands objects on (objects.py)
     open_receive = False  # of them: a receive from any source, which has a number
     scopes = ()  # twinrun.scope
+    forward_thread = 0  # ops: its number among the threads that have made a graph
     entered = None  # label -> Root: models whose forward ran in this step
     too_deep = 0
     fit = None  # fits.Token: the outermost call that trains a model at once

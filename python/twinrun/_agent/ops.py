@@ -9,6 +9,7 @@ runs, found by the node's sequence number.
 """
 
 import functools
+import itertools
 import sys
 import threading
 
@@ -19,7 +20,11 @@ from .native import IN, KERNEL, OPS, OUT, SKETCH, STATS
 NODES = 1 << 20  # forward operations remembered for their backward
 
 _torch = None
-_forward = {}  # autograd sequence number -> (scope, site), of this step and the last
+# (thread, autograd sequence number) -> (scope, site), of this step and the last: each thread counts
+# its own, so that another one's number says nothing
+_forward = {}
+_forward_threads = set()  # those that have one there
+_threads = itertools.count(1)
 _described = {}  # operation -> Described
 _passed = set()  # files whose frames a mode puts between a job's line and what it calls
 _dtypes = {}  # type of a number of Python -> dtype of a tensor that is one
@@ -239,12 +244,28 @@ def outputs(described, args, kwargs, result):
     return values
 
 
+def _forward_thread():
+    """The thread in which the graph was made of which this thread goes back through a node: itself,
+    or, for a thread of autograd's own (one for each GPU), the only one that makes any. 0: several
+    do, and a node does not say which made it.
+    """
+    own = T.forward_thread
+    if own or len(_forward_threads) != 1:
+        return own
+    return next(iter(_forward_threads), 0)
+
+
+def _clear_forward():
+    _forward.clear()
+    _forward_threads.clear()
+
+
 def _place():
     """(scope, site) of the operation that runs now."""
     task = getattr(_torch._C, "_current_graph_task_id", None)
     if task is not None and task() != -1:
         node = _torch._C._current_autograd_node()
-        known = _forward.get(node._sequence_nr()) if node is not None else None
+        known = _forward.get((_forward_thread(), node._sequence_nr())) if node is not None else None
         return (
             ("backward:" + known[0], known[1]) if known is not None else ("backward", sites.user())
         )
@@ -257,10 +278,13 @@ def _place():
         scope = "optimizer" if T.optimizers else ""
     place = (scope, sites.user())
     number = _torch._C._autograd._get_sequence_nr() - 1
-    if number >= 0 and number not in _forward:
+    if number >= 0:
+        if not T.forward_thread:
+            T.forward_thread = next(_threads)
         if len(_forward) >= NODES:
-            _forward.clear()
-        _forward[number] = place
+            _clear_forward()
+        _forward_threads.add(T.forward_thread)
+        _forward.setdefault((T.forward_thread, number), place)
     return place
 
 
@@ -478,7 +502,7 @@ def _compiler_leaves_alone(function):
 def _next_step():
     _counts.clear()
     if not S.ops:
-        _forward.clear()
+        _clear_forward()
 
 
 def _at_exit():
