@@ -32,7 +32,7 @@ _SPARSE = {
 # of these nothing is asked: what they draw is compared where it is written
 _PICTURES = ("matplotlib", "mpl_toolkits", "seaborn", "PIL")
 # what these are taught is seen by their fits (fits.py)
-_FITTED = ("sklearn", "xgboost", "lightgbm", "imblearn")
+_FITTED = ("sklearn", "xgboost", "lightgbm", "imblearn", "catboost")
 _LIBRARY = getattr(sys, "stdlib_module_names", ("builtins", "pathlib", "argparse", "time"))
 _CONTAINERS = (list, tuple, set, frozenset, dict, collections.deque)
 _NAMESPACES = {("types", "SimpleNamespace"), ("argparse", "Namespace")}
