@@ -14,6 +14,7 @@ from . import faults, native, refs, swift
 from .native import MODULES, OPS, TENSORS
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
+WAIT_S = 2.0  # for another thread's first records: it may wait for us, in an import
 
 
 class _Nothing:
@@ -34,7 +35,9 @@ class State:
         self.level = TENSORS
         self.deep = False  # outputs of every module, not only of roots
         self.ops = False  # operation level is active in the current step
-        self.begun = False  # identified, first records written
+        self.begun = False  # identified; first records written once nobody is the beginner
+        self.beginner = None  # the thread that writes them
+        self.first_turn = threading.Lock()
         self.step = 0  # mirrors the library's
         self.last_step = None  # that is recorded, where --steps says so
         self.fresh = True  # nothing recorded in this step
@@ -278,10 +281,31 @@ def joins():
 
 
 def begin():
-    """Before the first record of the process. True when records are wanted."""
-    if S.begun:
+    """Before the first record of the process. True when records are wanted. While one thread writes
+    the first records, the others wait: what these show would be told as drawn by their code.
+    """
+    if S.begun and S.beginner is None:
         return True
-    S.begun = True
+    me = threading.get_ident()
+    if S.beginner == me:
+        return True
+    turn = S.first_turn
+    if not turn.acquire(timeout=WAIT_S):
+        S.begun, S.beginner = True, None
+        return True
+    try:
+        if S.begun:
+            return True
+        S.begun, S.beginner = True, me
+        try:
+            return _begin()
+        finally:
+            S.beginner = None
+    finally:
+        turn.release()
+
+
+def _begin():
     identify()
     if not S.lib.on():
         S.on = False
@@ -334,6 +358,7 @@ def _after_fork():
     """The child records into a trace of its own, from its step 0 on."""
     S.forked = True
     S.begun = S.finished = False
+    S.beginner, S.first_turn = None, threading.Lock()
     S.step = 0
     S.python_ns = S.native_ns = 0
     S.seen.clear()
