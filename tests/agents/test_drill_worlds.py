@@ -90,7 +90,7 @@ def test_an_upgrade_that_changes_the_result(upgrade, environment):
     done = upgrade(PLAIN_JOB, old, "--with", new)
     assert done.rc == 0, done
     assert "in the other environment: another state" in steps_of(done)
-    assert "record by record: inconclusive, unseen: everything" in steps_of(done)
+    assert "record by record: inconclusive, unseen: what the job computes" in steps_of(done)
     assert "back in the old environment: the same state" in steps_of(done)
     assert done.json["records"] == "not known" and done.json["detect_s"] > 0
 

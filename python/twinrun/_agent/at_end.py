@@ -118,10 +118,12 @@ def _find(file):
     own, unwatched = _own_modules(file), frames.lost()
     held = look.Look(sys.modules["numpy"], own.__contains__)
     held.left_out = clock_names.program.fields
+    # Who has only started others, and holds no array, is their launcher and no script of its own.
+    launches = not S.begun and (_is_seen_otherwise() or _has_started_programs())
     for name, module in own.items():
         there = file if name == "__main__" else os.path.abspath(module.__file__)
         held.scope = os.path.basename(file) if name == "__main__" else name
-        _variables(held, there, module)
+        _variables(held, there, module, held.walk if launches else held.variable)
         if not there.endswith(".py") or _has_functions(there, not unwatched):
             why = "" if unwatched in ("", frames.NEVER) else " (%s)" % unwatched
             held.missed(
@@ -133,8 +135,12 @@ def _find(file):
     return held
 
 
-def _variables(held, file, module):
-    """What the variables of one module hold."""
+def _has_started_programs():
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt > 0
+
+
+def _variables(held, file, module, look_at):
+    """What the variables of one module hold. look_at: with their plain values, or without."""
     clock_names.program.read(file)
     clock = clock_names.program.of_module(file)
     for variable, value in list(vars(module).items()):
@@ -142,9 +148,10 @@ def _variables(held, file, module):
             continue
         if variable in clock:
             held.walk(variable, value)
-            calls.leave_out(variable, held.scope, value)
+            if look_at != held.walk:
+                calls.leave_out(variable, held.scope, value)
         else:
-            held.variable(variable, value)
+            look_at(variable, value)
 
 
 def _find_others(held):
@@ -158,7 +165,7 @@ def _find_others(held):
         held.missed("what other files ran by runpy computed")
     if threading.active_count() > 1:
         held.missed("threads of the script that still ran when it ended")
-    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt:
+    if _has_started_programs():
         held.missed("what programs that the script started computed")
     # a package may draw from the generators that all share, for purposes of its own (JAX does)
     for name in ("numpy", "python.random") if not packages else ():
