@@ -763,6 +763,10 @@ class Agreement:
             len(pairs),
         )
         need(not any(flag(p, "diverged") for p in pairs), "a run diverged")
+        need(
+            not any(p["verdict"].get("outcome") == "inconclusive" for p in pairs),
+            "of a pair that did not differ too little was compared",
+        )
         ids = [run.json.get("id") for run in self.runs]
         need(len(set(ids)) == len(ids) and None not in ids, "a run counts twice")
         other = any(run.json.get("argv") != self.run(1).json.get("argv") for run in self.runs)

@@ -32,7 +32,7 @@ def fits(claim, x, y, a, b):
 
 def alone(claim, r, side):
     where = "only in run %d" % claim["runs"][side]
-    return ("drawn by %s %s" % (r.op, where) if draws(r) else where,)
+    return ("%s, where %s drew from it" % (where, r.op) if draws(r) else where,)
 
 
 def draws(r):

@@ -248,9 +248,9 @@ def test_whether_a_repeats(searched, tmp_path):
 
 def test_no_divergence(twinrun, script, home, tmp_path):
     """That a search found none rests on every pair; each word and number, and each
-    pair, is needed.
+    pair, is needed. So is that enough of each pair was compared.
     """
-    script("job.py", ARMS)
+    script("job.py", ARMS.replace("batch:x", "value:x"))
     done = twinrun("isolate", "-q", "--pin", "entropy", "--", "python3", "job.py")
     assert done.rc == 0, done
     v = json.loads((max((home / "searches").glob("2*")) / "verdict.json").read_text())
@@ -264,6 +264,17 @@ def test_no_divergence(twinrun, script, home, tmp_path):
     twice = copy.deepcopy(v)
     twice["runs_dir"][3] = twice["runs_dir"][4]
     assert refuted(twice, tmp_path)
+    little = copy.deepcopy(v)
+    next(c for c in little["claims"] if c["claim"] == "pair")["verdict"]["outcome"] = "inconclusive"
+    assert "search" in [kind for kind, _text in refuted(little, tmp_path)]
+
+
+def test_batches_alone_are_too_little(twinrun, script, home):
+    """Such a search says nothing that could be confirmed."""
+    script("job.py", ARMS)
+    done = twinrun("isolate", "-q", "--pin", "entropy", "--", "python3", "job.py")
+    assert done.rc == 3, done
+    assert not (max((home / "searches").glob("2*")) / "verdict.json").exists()
 
 
 def test_runs_that_form_classes(searched, tmp_path):
