@@ -76,23 +76,43 @@ static uint64_t elements_of(struct twin_trace *t, const struct twin_trace_record
     return elements_in(t, r->layout);
 }
 
+/* Records of one look: first to last, both in it. */
+struct look {
+    const struct tw_rec *first, *last;
+};
+
+/* Is the part in the look already? */
+static bool in_look(const struct look *l, const struct tw_rec *part)
+{
+    for (const struct tw_rec *i = l->first; i <= l->last; i++)
+        if (i->token == part->token && i->thread == part->thread)
+            return true;
+    return false;
+}
+
 /*
- * The elements of r's tensor that were recorded in the same look, from r in one direction: until
- * its thread records something else, another step begins, or r's own part comes again.
+ * Makes the look larger in one direction: until its thread records something else, another step
+ * begins, or a part of the tensor of r comes again. Returns the elements of that tensor.
  */
-static uint64_t seen_beside(const struct tw_view *v, const struct tw_rec *r, int direction)
+static uint64_t widen(const struct tw_view *v, const struct tw_rec *r, struct look *l,
+                      int direction)
 {
     uint64_t seen = 0;
-    for (ptrdiff_t i = r - v->rec + direction; i >= 0 && (size_t)i < v->count; i += direction) {
-        const struct tw_rec *other = &v->rec[i];
-        if (other->step != r->step || other->token == r->token)
+    for (const struct tw_rec *i = r;;) {
+        if (i == (direction < 0 ? v->rec : v->rec + v->count - 1))
             break;
-        if (other->thread != r->thread)
-            continue;
-        if (!(other->flags & TWIN_REC_PART) || other->phase != r->phase || other->kind != r->kind)
+        i += direction;
+        if (i->step != r->step)
             break;
-        if (same_tensor(v, r, v, other))
-            seen += elements_in(v->proc->trace, other->layout);
+        bool own = i->thread == r->thread;
+        if (own && (!(i->flags & TWIN_REC_PART) || i->phase != r->phase || i->kind != r->kind))
+            break;
+        if (own && same_tensor(v, r, v, i)) {
+            if (in_look(l, i))
+                break;
+            seen += elements_in(v->proc->trace, i->layout);
+        }
+        *(direction < 0 ? &l->first : &l->last) = i;
     }
     return seen;
 }
@@ -100,33 +120,38 @@ static uint64_t seen_beside(const struct tw_view *v, const struct tw_rec *r, int
 bool tw_part_alone(const struct tw_view *v, const struct tw_rec *r)
 {
     assert(r >= v->rec && r < v->rec + v->count);
-    uint64_t own = elements_in(v->proc->trace, r->layout);
-    return own + seen_beside(v, r, -1) + seen_beside(v, r, 1) < r->whole;
+    struct look l = {r, r};
+    uint64_t seen = elements_in(v->proc->trace, r->layout);
+    seen += widen(v, r, &l, 1);
+    seen += widen(v, r, &l, -1);
+    return seen < r->whole;
 }
 
 /* ---- all parts of one process */
 
 /*
  * A tensor in parts. It is looked at as often as a function is called or an optimizer steps, which
- * may be many times in one step of the job (twinrun.step()). Parts of several looks are no whole: a
- * look ends where its thread records something else, and where one of its parts comes again. `seen`
- * is how many elements were compared in the last look, number `looks`, in step `step`, behind
- * `others` other records; `compared` and `elements` are sums over all looks.
+ * may be many times in one step of the job (twinrun.step()). Parts of several looks are no whole.
+ *
+ * A stretch, number `stretch`, is what its thread records without anything else in between, behind
+ * `others` other records, in step `step`. It holds as many looks as one of its parts comes often in
+ * it: `looks`. `sum` is how many elements were compared so far, and at `from` that sum was when the
+ * last parts began of which none came twice. `compared` and `elements` are sums over all looks.
  */
 struct tensor {
-    uint64_t key, whole, seen, compared, elements, looks, others;
-    uint32_t step;
+    uint64_t key, whole, sum, from, compared, elements, stretch, others;
+    uint32_t step, looks;
     enum twin_kind kind;
     bool joined; /* it was compared as a whole, which turns.c accounts for */
 };
 /*
- * One of its parts; `last` is the step in which it was compared last, `look` the number of the last
- * look that it was in. known: the entry is filled.
+ * One of its parts; `last` is the step in which it was compared last, and `sum` the tensor's sum
+ * behind it; `times` is how often it came in stretch `stretch`. known: the entry is filled.
  */
 struct part {
     size_t tensor;
-    uint64_t look;
-    uint32_t last;
+    uint64_t stretch, sum;
+    uint32_t last, times;
     bool known;
 };
 /* A thread, and how many records it has made that are no parts that count. */
@@ -257,14 +282,23 @@ static struct recorder *recorder_of(struct book *k, uint32_t thread)
 static void look_at_part(struct book *k, struct tensor *t, struct part *p, uint32_t step,
                          uint64_t others)
 {
-    if (t->step != step || t->others != others || p->look == t->looks) {
+    if (t->step != step || t->others != others) {
         t->step = step;
         t->others = others;
-        t->looks++;
-        t->seen = 0;
+        t->stretch++;
+        t->from = t->sum;
+        t->looks = 0;
+    }
+    if (p->stretch != t->stretch) {
+        p->stretch = t->stretch;
+        p->times = 0;
+    } else if (p->sum > t->from) {
+        t->from = p->sum; /* what came before it, and itself, is of an earlier look */
+    }
+    if (++p->times > t->looks) {
+        t->looks = p->times;
         t->elements += step < k->end ? t->whole : 0;
     }
-    p->look = t->looks;
 }
 
 /*
@@ -295,10 +329,12 @@ static int take_part(void *user, const struct twin_trace_record *r)
     if (t->joined)
         return 0;
     look_at_part(k, t, p, r->step, by->others);
+    p->sum = t->sum;
     if (!compared)
         return 0;
     uint64_t n = elements_of(k->scan->pair->a->trace, r);
-    t->seen += n;
+    t->sum += n;
+    p->sum = t->sum;
     t->compared += r->step < k->end ? n : 0;
     uint32_t waited = r->step - p->last;
     if (waited > k->every[s->kind])
@@ -357,7 +393,7 @@ static void add_up(struct book *k)
         v->tensors++;
         /* What is wrong at the end of a trainer that is continued is still wrong at the end of the
          * one that goes on. */
-        v->whole_at_end += k->scan->pair->continued || (at_end && t->seen >= t->whole);
+        v->whole_at_end += k->scan->pair->continued || (at_end && t->sum - t->from >= t->whole);
         v->compared += t->compared;
         v->elements += t->elements;
         v->every = k->every[t->kind] > v->every ? k->every[t->kind] : v->every;

@@ -19,6 +19,7 @@ struct job {
     bool no_end;           /* no look at all parts at the end of the process */
     uint32_t looks;        /* of a step, one part each; 0: one look */
     bool same_part;        /* which is the same one in all of them */
+    bool end_inside;       /* the last step ends with a look at all parts */
     bool between;          /* between two looks something else is recorded */
     /* in this step the weight's element `bad` is another one; from 1, 0: never */
     uint32_t bad_step;
@@ -100,6 +101,8 @@ static struct synth *run_of(const char *label, const struct job *j)
                      (int)((step + j->turn) % PARTS));
         if (j->also)
             put_part(w, j, TWIN_PHASE_OPTIMIZER, j->also, step + 1, 0);
+        if (j->end_inside && step + 1 == j->steps)
+            put_all(w, j, TWIN_PHASE_OPTIMIZER, step + 1);
         twin_writer_step_end(w);
     }
     if (!j->no_end)
@@ -207,6 +210,18 @@ static void parts_of_several_looks_are_no_whole(void **state)
         assert_int_equal(v->covers[0].whole_at_end, 1);
         twin_verdict_free(v);
     }
+}
+
+static void a_whole_look_right_behind_a_part_is_whole(void **state)
+{
+    (void)state;
+    const struct job j = {.steps = 6, .end_inside = true, .no_end = true, .turn = 1};
+    struct twin_verdict *v = verdict_of(&j, &j, NULL);
+    expect_outcome(v, TWIN_SAME);
+    assert_int_equal(v->covers[0].whole_at_end, 1);
+    assert_int_equal(v->covers[0].elements, 7 * 32);
+    assert_int_equal(v->covers[0].compared, 6 * 8 + 32);
+    twin_verdict_free(v);
 }
 
 static void what_several_looks_have_seen_in_part_is_no_origin(void **state)
@@ -392,6 +407,7 @@ int main(void)
         cmocka_unit_test(parts_in_turns_and_a_whole_end_are_the_same),
         cmocka_unit_test(what_functions_hand_on_counts_like_weights),
         cmocka_unit_test(parts_of_several_looks_are_no_whole),
+        cmocka_unit_test(a_whole_look_right_behind_a_part_is_whole),
         cmocka_unit_test(what_several_looks_have_seen_in_part_is_no_origin),
         cmocka_unit_test(what_is_whole_at_every_step_needs_no_note),
         cmocka_unit_test(without_a_whole_end_it_is_inconclusive),
