@@ -46,28 +46,67 @@ def nested(value):
 
 
 class Hostile:
-    def __getattr__(self, name): print("getattr", name); raise AttributeError(name)
-    def __eq__(self, other): print("eq"); return True
-    def __hash__(self): print("hash"); return 1
-    def __repr__(self): print("repr"); return "Hostile"
-    def __len__(self): print("len"); return 1
-    def __iter__(self): print("iter"); return iter(())
-    def __array__(self, *a, **k): print("array"); return np.zeros(1)
-    def __reduce_ex__(self, n): print("reduce"); return (int, ())
+    def __getattr__(self, name):
+        print("getattr", name)
+        raise AttributeError(name)
+
+    def __eq__(self, other):
+        print("eq")
+        return True
+
+    def __hash__(self):
+        print("hash")
+        return 1
+
+    def __repr__(self):
+        print("repr")
+        return "Hostile"
+
+    def __len__(self):
+        print("len")
+        return 1
+
+    def __iter__(self):
+        print("iter")
+        return iter(())
+
+    def __array__(self, *a, **k):
+        print("array")
+        return np.zeros(1)
+
+    def __reduce_ex__(self, n):
+        print("reduce")
+        return (int, ())
+
     @property
-    def __class__(self): print("class"); return int
+    def __class__(self):
+        print("class")
+        return int
+
     @property
-    def x(self): print("property"); return 1
+    def x(self):
+        print("property")
+        return 1
 
 
 class Words(dict):
-    def items(self): print("items"); return ()
-    def __iter__(self): print("dict iter"); return iter(())
+    def items(self):
+        print("items")
+        return ()
+
+    def __iter__(self):
+        print("dict iter")
+        return iter(())
 
 
 class Rows(list):
-    def __iter__(self): print("list iter"); return iter(())
-    def __len__(self): print("list len"); return 0
+    def __iter__(self):
+        print("list iter")
+        return iter(())
+
+    def __len__(self):
+        print("list len")
+        return 0
 
 
 def hostile(argument):
