@@ -28,7 +28,10 @@ TRAIN = """
 
 def runs_of(home):
     """The run folders of a home, the oldest first."""
-    return sorted(path for path in (home / "runs").iterdir() if (path / "run.json").exists())
+    found = [path for path in (home / "runs").iterdir() if (path / "run.json").exists()]
+    return sorted(
+        found, key=lambda p: json.loads((p / "run.json").read_text())["start_realtime_ns"]
+    )
 
 
 def ranks_in(folder):
