@@ -63,7 +63,7 @@ def test_a_second_thread_waits_for_the_first_records(twinrun, python, home, scri
                 steps += 1
             elif isinstance(event, Record) and t.key(event)[1] == "state":
                 found.append((steps, *t.key(event)[:3]))
-    # The state as the job found it, and one at the end of each step: nobody drew in between. Records
-    # of two threads lie in the file as their buffers were full.
+    # The state as the job found it, and one at the end of each step: nobody drew in between.
+    # Records of two threads lie in the file as their buffers were full.
     ends = [(step, "rng", "state", "torch.cpu") for step in range(steps)]
     assert sorted(found) == sorted([(0, "init", "state", "torch.cpu"), *ends])
