@@ -16,10 +16,10 @@ CPU); `median`: over rounds; `cpu`: the same of processor time, all threads.
 
 import os
 import shutil
-import statistics
 import sys
 import time
 
+from in_turns import in_turns, report
 from torch_overhead import arm
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -74,27 +74,11 @@ def main():
         float(value)
         return time.perf_counter() - began, time.process_time() - used
 
-    for _ in range(20):
-        run("off"), run("on")
-    taken = []
-    while len(taken) < rounds:
-        order = ("off", "on") if len(taken) % 2 else ("on", "off")
-        taken.append({mode: run(mode) for mode in order})
+    taken = in_turns(run, rounds)
     same = jax.tree.map(lambda a, b: bool((a == b).all()), arms["off"][1], arms["on"][1])
     state.on = True
-    usual = statistics.median(found["off"][0] for found in taken)
-    calm = [found for found in taken if max(wall for wall, _cpu in found.values()) < 3 * usual]
-    print("jax %s version" % jax.__version__)
-    print("parameters %d count" % sum(v.size for v in jax.tree.leaves(params)))
-    print("rounds %d count" % len(calm))
-    print("step %.3f ms" % (1000 * usual))
-    print("step_cpu %.3f ms" % (1000 * statistics.median(found["off"][1] for found in taken)))
-    print("same_weights %d bool" % all(jax.tree.leaves(same)))
-    for clock, suffix in ((0, ""), (1, "_cpu")):
-        ratios = [found["on"][clock] / found["off"][clock] for found in calm]
-        whole = sum(f["on"][clock] for f in calm) / sum(f["off"][clock] for f in calm)
-        print("overhead%s %.4f ratio" % (suffix, whole))
-        print("median%s %.4f ratio" % (suffix, statistics.median(ratios)))
+    count = sum(v.size for v in jax.tree.leaves(params))
+    report("jax", jax.__version__, count, taken, all(jax.tree.leaves(same)))
     sys.stdout.flush()
     sys.modules["_twinrun_agent.native"].library().close()
     shutil.rmtree(folder, ignore_errors=True)

@@ -17,10 +17,10 @@ others, rounds with a step of more than three times the median left out (somebod
 
 import os
 import shutil
-import statistics
 import sys
 import time
 
+from in_turns import in_turns, report
 from torch_overhead import arm
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -77,27 +77,11 @@ def main():
         float(model.train_function(batches)["loss"])
         return time.perf_counter() - began, time.process_time() - used
 
-    for _ in range(20):
-        run("off"), run("on")
-    taken = []
-    while len(taken) < rounds:
-        order = ("off", "on") if len(taken) % 2 else ("on", "off")
-        taken.append({mode: run(mode) for mode in order})
+    taken = in_turns(run, rounds)
     weights = [arms[mode][0].get_weights() for mode in ("off", "on")]
     state.on = True
-    usual = statistics.median(found["off"][0] for found in taken)
-    calm = [found for found in taken if max(wall for wall, _cpu in found.values()) < 3 * usual]
-    print("tensorflow %s version" % tf.__version__)
-    print("parameters %d count" % sum(w.size for w in weights[0]))
-    print("rounds %d count" % len(calm))
-    print("step %.3f ms" % (1000 * usual))
-    print("step_cpu %.3f ms" % (1000 * statistics.median(found["off"][1] for found in taken)))
-    print("same_weights %d bool" % all((a == b).all() for a, b in zip(*weights)))
-    for clock, suffix in ((0, ""), (1, "_cpu")):
-        ratios = [found["on"][clock] / found["off"][clock] for found in calm]
-        whole = sum(f["on"][clock] for f in calm) / sum(f["off"][clock] for f in calm)
-        print("overhead%s %.4f ratio" % (suffix, whole))
-        print("median%s %.4f ratio" % (suffix, statistics.median(ratios)))
+    same = all((a == b).all() for a, b in zip(*weights))
+    report("tensorflow", tf.__version__, sum(w.size for w in weights[0]), taken, same)
     sys.stdout.flush()
     sys.modules["_twinrun_agent.native"].library().close()
     shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,7 @@ import types
 from array import array as numbers_of
 
 from . import tensors
+from .fitted import slots_of
 
 LEAVES = 4096
 DEPTH = 8
@@ -400,18 +401,6 @@ class Look:
     def state(self, name, state):
         _computed(name)
         self.states.append((self.scope, name, tensors.plain_bytes(_flat(state))))
-
-
-def slots_of(value):
-    """(name, value) of the slots that classes written in Python have set in an object."""
-    for base in type(value).__mro__[:-1]:
-        for name in sorted(vars(base)) if "__slots__" in vars(base) else ():
-            slot = vars(base)[name]
-            if type(slot) is types.MemberDescriptorType:
-                try:
-                    yield name, slot.__get__(value)
-                except AttributeError:
-                    continue  # not set
 
 
 def _text_of(value):
