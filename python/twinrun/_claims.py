@@ -453,8 +453,7 @@ class Claims(Numbers, Shown):
         if kind == "order":
             self.other_order(x, y, a, b)
         elif claim.get("role") == "origin" and a and b and not at_seam:
-            data = PHASES[a.key[0]] == "data" and KINDS[a.key[1]] in ("batch", "indices")
-            need(not data, "what made it is not recorded: its role is unknown")
+            need(not made_by_lines(a), "what made it is not recorded: its role is unknown")
             self.inputs(x, y, a, b)
             self.same_threads(claim, a)
         need(_said.fits(claim, x, y, a, b), "that is not how they differ: %s", claim.get("text"))
@@ -578,11 +577,6 @@ class Claims(Numbers, Shown):
             begins = arms and r.key[0] == INIT  # what a resumed arm starts with has no counterpart
             if before and not begins and not rules.allows(d, x, y, a.step, b.step):
                 need(not may_cause(r.key, a.key), "%s before it, and may be its cause", say(d))
-        if KINDS[a.key[1]] in HANDED_OVER or a.key[:2] == (INIT, WEIGHT):
-            steps = (a.step, b.step) if arms else (0, 0)
-            for d in differences(x.rows.get(steps[0], ()), y.rows.get(steps[1], ())):
-                found = d.a and d.b and d.a.key[:2] == (INIT, STATE) and d.type == "value"
-                need(not found, "%s, and it may have been drawn from that", found and say(d))
 
     def same_threads(self, claim, r):
         """What PyTorch computed, but for one operation by itself, was computed with as many threads."""
@@ -596,10 +590,20 @@ class Claims(Numbers, Shown):
         need(not numbers, "it was computed with other numbers of threads: %s", numbers)
 
 
-# What lines of the job hand over, and may have drawn before anything was recorded.
-HANDED_OVER = ("batch", "indices", "hyper", "value")
 COMPUTED = ("activation", "loss", "gradient (local)", "gradient", "moment", "weight")
 SIBLINGS = ("weight", "gradient (local)", "gradient", "moment")
+
+
+def made_by_lines(r):
+    """Do lines of the job make it, which are not recorded?"""
+    phase, kind = PHASES[r.key[0]], KINDS[r.key[1]]
+    if kind in ("batch", "indices"):
+        return phase == "data"
+    return (
+        kind == "hyper"
+        or (kind == "value" and not r.links)
+        or (phase == "init" and kind != "state")
+    )
 
 
 def comes_before(r, first):
@@ -630,7 +634,7 @@ def may_cause(cause, of):
         return False
     early = (INIT, PHASES.index("data"))
     if cause[0] in early and of[0] in early:
-        return KINDS[cause[1]] == "indices" and KINDS[of[1]] == "batch" and False
+        return KINDS[cause[1]] == "indices" and KINDS[of[1]] == "batch"
     if KINDS[of[1]] == "moment" and cause[0] == OPTIMIZER and cause[1] == WEIGHT:
         return False
     return True

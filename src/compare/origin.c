@@ -627,79 +627,21 @@ static char *say_with(struct tw_cmp *c, char *what, const char *by)
     return text;
 }
 
-/* Is it of a sort that lines of the job may have drawn, at any time before it was recorded? */
-static bool is_from_outside(const struct tw_rec *r)
+/*
+ * Is it of a sort that lines of the job make? These lines are no records: a data set holds what it
+ * likes, an option sets a learning rate, first weights are read from a file or drawn from a
+ * generator that nobody saw. So such a thing is no origin, also where all that was seen before it
+ * is equal. A value that names what it was made of is left to its links.
+ */
+static bool is_made_by_lines(const struct tw_rec *r)
 {
     switch (r->kind) {
     case TWIN_KIND_BATCH:
-    case TWIN_KIND_INDICES:
-    case TWIN_KIND_HYPER:
-    case TWIN_KIND_VALUE: return true;
-    case TWIN_KIND_WEIGHT: return r->phase == TWIN_PHASE_INIT;
-    default: return false;
+    case TWIN_KIND_INDICES: return r->phase == TWIN_PHASE_DATA;
+    case TWIN_KIND_HYPER: return true;
+    case TWIN_KIND_VALUE: return r->link_count == 0;
+    default: return r->phase == TWIN_PHASE_INIT && r->kind != TWIN_KIND_STATE;
     }
-}
-
-/*
- * Batches, the inputs of a model and sample indices are made by the job's own lines, which are no
- * records: a data set holds what it likes, and draws from a generator of its own if it has one. So
- * equal states of the generators that were seen do not make them origins. Sets *found to what is
- * known to be equal before: the indices of a batch, else the value before.
- */
-static void made_by_the_job(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r,
-                            char **found)
-{
-    if (r->phase != TWIN_PHASE_DATA || (r->kind != TWIN_KIND_BATCH && r->kind != TWIN_KIND_INDICES))
-        return;
-    for (const struct tw_rec *x = r; r->kind == TWIN_KIND_BATCH && !*found && x-- > v->rec;)
-        if (x->step == r->step && x->kind == TWIN_KIND_INDICES)
-            *found = tw_rec_say(c, v, x);
-    if (!*found)
-        *found = say_value_before(c, v, (size_t)(r - v->rec));
-}
-
-/* Does the other view hold the state with which that run found the generator of r, and another? */
-static bool is_other_at_start(const struct tw_view *v, const struct tw_rec *r,
-                              const struct tw_view *other)
-{
-    if (r->phase != TWIN_PHASE_INIT || r->kind != TWIN_KIND_STATE)
-        return false;
-    for (size_t i = 0; i < other->count; i++) {
-        const struct tw_rec *x = &other->rec[i];
-        if (x->phase == r->phase && x->kind == r->kind &&
-            strcmp(tw_rec_name(v, r), tw_rec_name(other, x)) == 0)
-            return x->digest.a != r->digest.a || x->digest.b != r->digest.b;
-    }
-    return false;
-}
-
-/*
- * What comes from outside (batches, first weights, hyperparameters) may have been drawn from a
- * generator before anything was recorded. Where the agent found a generator in another state in the
- * other run, not all that this was made from was equal, though nobody was seen to draw from it
- * (relevance.c). Sets *found to the beginning then. Returns 0 or an error of loading the first
- * step.
- */
-static int drawn_unseen(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
-                        const struct tw_rec *r, char **found, struct twin_error *err)
-{
-    struct tw_view first_a = {0}, first_b = {0};
-    const struct tw_view *x = a, *y = b;
-    int rc = 0;
-    if (!is_from_outside(r))
-        return 0;
-    if (r->step > 0 && !c->o->arms) {
-        x = &first_a, y = &first_b;
-        rc = tw_view_load(c, a->proc, 0, 0, &first_a, err);
-        if (rc == 0)
-            rc = tw_view_load(c, b->proc, 0, 0, &first_b, err);
-    }
-    for (size_t i = 0; rc == 0 && !*found && i < x->count; i++)
-        if (is_other_at_start(x, &x->rec[i], y))
-            *found = tw_cmp_copy(c, "the beginning");
-    tw_view_free(&first_a);
-    tw_view_free(&first_b);
-    return rc;
 }
 
 /*
@@ -726,16 +668,14 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         only_shown(c, b, x->b, &from);
     if (!from)
         behind_the_end(c, x, a, b, &from);
+    if (!from && is_made_by_lines(named)) /* maybe long before it was used, or recorded */
+        from = tw_cmp_copy(c, "the beginning");
     if (!from)
         from = say_before_alone(c, x, named);
     if (!from && x->a != TW_NONE)
         rc = hidden_input(c, a, x->a, &from, err);
     if (rc == 0 && !from && x->b != TW_NONE)
         rc = hidden_input(c, b, x->b, &from, err);
-    if (rc == 0 && !from)
-        rc = drawn_unseen(c, a, b, named, &from, err);
-    if (rc == 0 && !from)
-        made_by_the_job(c, v, named, &from);
     if (rc == 0 && !from)
         hidden_at_seam(c, a, b, named, &from);
     if (rc == 0 && !from)

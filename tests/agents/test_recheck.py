@@ -25,11 +25,13 @@ JOB = """
     for step in range(6):
         x = array.array("d", [step + k for k in range(4)])
         odd = step == 3 and os.path.exists("other")
-        if odd and "batch" in sys.argv:
+        by_lines = sys.argv[2] if len(sys.argv) > 2 else ""
+        if odd and by_lines:
             x[2] += 1e-9
-        twinrun.record("batch:x", x)
+        if by_lines != "init:x" or step == 3:
+            twinrun.record(by_lines or "batch:x", x)
         h = array.array("d", x)
-        if odd and "batch" not in sys.argv:
+        if odd and not by_lines:
             h[2] += 1e-9
         twinrun.record("activation:h", h)
         w = array.array("d", [a - 0.1 * (a - b) for a, b in zip(w, h)])
@@ -124,8 +126,9 @@ def test_differ_is_confirmed(checked, tmp_path):
     assert claim(v, "same-range")["steps"] == 3
 
 
-def test_a_batch_is_no_origin(checked, tmp_path):
-    v = checked("leave-a-mark", "batch")
+@pytest.mark.parametrize("name", ["batch:x", "indices:x", "init:x", "hyper:x", "x"])
+def test_what_lines_of_the_job_make_is_no_origin(checked, tmp_path, name):
+    v = checked("leave-a-mark", name)
     first = claim(v, "first")
     assert (first["name"], first["role"]) == ("x", "unknown") and refuted(v, tmp_path) == []
     first.update(claim="origin", role="origin")

@@ -360,7 +360,7 @@ static void no_steps(void **state)
         }
         struct twin_verdict *v = compare(s[0], s[1], NULL);
         if (differ) {
-            expect_first(v, 0, TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "result");
+            expect_behind(v, 0, TWIN_PHASE_OUTPUT, TWIN_KIND_VALUE, "result", "the beginning");
             assert_int_equal(v->first->occurrence, 7);
             assert_string_equal(v->first->layer, "forward");
         } else {
@@ -702,8 +702,7 @@ static void another_number_of_loader_workers(void **state)
         }
         struct twin_verdict *v = compare(s[0], s[1], &(struct twin_compare_options){.arms = true});
         if (differ)
-            expect_behind(v, 2, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch",
-                          "the sample indices of step 2");
+            expect_behind(v, 2, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch", "the beginning");
         else
             expect_outcome(v, TWIN_SAME);
         twin_verdict_free(v);

@@ -74,7 +74,7 @@ static void classes_of_five(void **state)
     }
     struct twin_verdict *v;
     assert_int_equal(twin_compare(runs, 5, NULL, &v, NULL), 0);
-    expect_behind(v, 4, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch", "the sample indices of step 4");
+    expect_behind(v, 4, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "batch", "the beginning");
     assert_int_equal(v->class_count, 2);
     assert_int_equal(v->classes[0].members, 2); /* runs 1 and 4 */
     assert_int_equal(v->classes[0].runs[1], 3);

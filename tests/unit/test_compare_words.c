@@ -218,7 +218,7 @@ static void all_that_was_before(void **state)
         }
     }
     struct twin_verdict *v = judge(s[0], s[1], NULL);
-    expect_behind(v, 3, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", "the end of step 2");
+    expect_behind(v, 3, TWIN_PHASE_DATA, TWIN_KIND_BATCH, "x", "the beginning");
     assert_string_equal(v->equal_before, "all that was recorded of steps 0 to 2");
     twin_verdict_free(v);
 }

@@ -352,6 +352,17 @@ static void sentences_of_some_verdicts(void **state)
     expect_line(&v, "        role   unknown: it was made between aten::add of step 17 and "
                     "aten::mul of step 17. The code there is not recorded: its data, the order of "
                     "a set or a generator of its own may differ\n");
+    f.phase = TWIN_PHASE_INIT;
+    f.kind = TWIN_KIND_WEIGHT;
+    expect_line(&v,
+                "aten::mul of step 17. The code there is not recorded: a file, a generator of its "
+                "own or memory that it has not written to may differ\n");
+    f.kind = TWIN_KIND_HYPER;
+    expect_line(&v,
+                "aten::mul of step 17. The code there is not recorded: an option, a file or what "
+                "a schedule goes by may differ\n");
+    f.kind = TWIN_KIND_VALUE;
+    expect_line(&v, "aten::mul of step 17. The code there is not recorded\n");
     f.type = TWIN_FINDING_FILE;
     f.text = (char *)"a.npy: contents differ (3 and 3 bytes)";
     expect_line(

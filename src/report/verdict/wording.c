@@ -193,6 +193,24 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
         tw_buf_puts(b, " (in the reruns of the zoom)");
 }
 
+/*
+ * What may differ in the lines that made it: readers take equal generators for a proof that nothing
+ * does. "" where operations made it, which are recorded.
+ */
+static const char *say_lines(const struct twin_finding *f)
+{
+    if (f->phase == TWIN_PHASE_DATA && (f->kind == TWIN_KIND_BATCH || f->kind == TWIN_KIND_INDICES))
+        return ". The code there is not recorded: its data, the order of a set or a generator of "
+               "its own may differ";
+    if (f->phase == TWIN_PHASE_INIT && f->kind == TWIN_KIND_WEIGHT)
+        return ". The code there is not recorded: a file, a generator of its own or memory that "
+               "it has not written to may differ";
+    if (f->kind == TWIN_KIND_HYPER)
+        return ". The code there is not recorded: an option, a file or what a schedule goes by may "
+               "differ";
+    return f->kind == TWIN_KIND_VALUE ? ". The code there is not recorded" : "";
+}
+
 /* The two places were found by src/compare; a role that is known needs no words. */
 void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
 {
@@ -202,10 +220,7 @@ void tw_say_between(struct tw_buf *b, const struct twin_finding *f)
     tw_say_safe(b, f->between[0], 240);
     tw_buf_puts(b, " and ");
     tw_say_safe(b, f->between[1], 240);
-    /* what makes batches is not recorded: readers take equal generators for a proof without this */
-    if (f->phase == TWIN_PHASE_DATA && (f->kind == TWIN_KIND_BATCH || f->kind == TWIN_KIND_INDICES))
-        tw_buf_puts(b, ". The code there is not recorded: its data, the order of a set or a "
-                       "generator of its own may differ");
+    tw_buf_puts(b, say_lines(f));
 }
 
 /* "with hash-seed and threads pinned: " */
