@@ -60,6 +60,9 @@ struct twin_isolation {
     const char *command, *folder;
     const char *next, *then; /* commands, or "": the one to go on with, and one behind it */
     const struct twin_finding *first; /* of the natural runs; NULL: none */
+    /* a natural run whose folder is there: it tells whether a source file is still what ran */
+    const struct twin_run *source;
+    uint32_t source_number;
     struct twin_isolation_cause *cause;
     size_t cause_count;
     /* natural runs with only these pinned */

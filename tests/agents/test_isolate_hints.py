@@ -7,7 +7,9 @@ so that they look like the case; the opposite differs in one line. What a GPU's 
 the job of atomic-gradient plays: its noise ends where the pin says so.
 """
 
+import html
 import re
+from pathlib import Path
 
 import pytest
 from conftest import FULL, ROOT
@@ -119,3 +121,9 @@ def test_a_case_of_ones_own(twinrun, home, python, script, salt, given):
     assert ("own" in [hint["id"] for hint in done.json["seen_before"]]) == given, done.json[
         "seen_before"
     ]
+    # the page of the search shows the line that the cause points to, and those around it
+    page = html.unescape((Path(done.json["folder"]) / "report.html").read_text())
+    assert "job.py, as it was in run 1 (by its digest)." in page
+    (asked,) = [line for line in page.split("\n") if line.startswith(">    4  ")]
+    assert asked.endswith('twinrun.record("gradient:w", array.array("d", [os.urandom(1)[0]]))')
+    assert done.json["causes"][0]["where"][0].startswith("job.py:4, 3 calls"), done.json["causes"]

@@ -8,6 +8,7 @@
  * places in pictures. Hypotheses and confirmation are kept apart on the page, because only the
  * fresh runs of the confirmation prove anything.
  */
+#include "excerpt.h"
 #include "html.h"
 #include "page_inside.h"
 #include "phrase.h"
@@ -82,7 +83,7 @@ static void where(struct twin_page *p, const struct twin_isolation *x)
     if (!f)
         return;
     tw_say_place(&text, f, f->rank != 0);
-    fact_of(p, "Parts first at", &text);
+    fact_of(p, "Diverges first at", &text);
     twin_page_fact(p, "Operation", "%s", f->op);
     size_t n = strcspn(f->site, "\n");
     if (n > 0)
@@ -136,6 +137,26 @@ static void page_cause(struct twin_page *p, const struct twin_isolation *x,
     twin_page_facts_end(p);
 }
 
+/* The lines that the causes point to: who asks for what varies, or where runs diverge first. Of
+ * each cause the first of its lines, and no line twice. */
+static void lines(struct twin_page *p, const struct twin_isolation *x)
+{
+    char who[32];
+    const char *shown = NULL;
+    if (!x->source)
+        return;
+    snprintf(who, sizeof who, "run %u", x->source_number);
+    for (size_t i = 0; i < x->cause_count; i++) {
+        const struct twin_isolation_cause *c = &x->cause[i];
+        if (c->consumer_count == 0 || (shown && strcmp(shown, c->consumer[0]) == 0))
+            continue;
+        shown = c->consumer[0];
+        tw_page_excerpt(p, x->source, shown, who);
+    }
+    if (!shown && x->first)
+        tw_page_excerpt(p, x->source, x->first->site, who);
+}
+
 static void page_hints(struct twin_page *p, const struct twin_isolation *x)
 {
     for (size_t i = 0; i < x->hint_count; i++)
@@ -166,6 +187,7 @@ static void first_screen(struct twin_page *p, const struct twin_isolation *x)
             twin_page_fact(p, i ? "" : "Not seen", "%s", x->unseen[i]);
         twin_page_facts_end(p);
     }
+    lines(p, x);
     if (*x->next) {
         twin_page_heading(p, "Next");
         twin_page_code(p, x->next);

@@ -305,6 +305,10 @@ static void natural_runs(struct tw_isolate_result *o, struct tw_isolate *c)
     if (run && twin_compare_curves(run, x->natural_count, &o->curves, NULL) == 0)
         x->curves = &o->curves;
     x->first = c->first ? c->first->first : NULL;
+    if (run && x->natural_count) {
+        x->source = run[0];
+        x->source_number = x->natural[0];
+    }
     tw_free(run);
 }
 

@@ -135,7 +135,7 @@ int twin_report_github(const struct twin_report *r, char **out, struct twin_erro
     *out = NULL;
     one_line(&line, v);
     tw_buf_printf(&b, "::%s ", level);
-    if (v->first && tw_source_line(v->first, &file, &number) && file.data) {
+    if (v->first && tw_source_line(v->first->site, &file, &number) && file.data) {
         tw_say_safe(&safe, file.data, 0);
         tw_buf_puts(&b, "file=");
         escaped(&b, safe.data ? safe.data : "", true);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which file a finding means, whether it is still what ran, and its lines (excerpt.h). The record
- * of the run comes from a stranger: a file is read only where it is a small, regular one of the
- * recorded size, and shown only where its bytes have the recorded digest. */
+/* Which file a place in the source means, whether it is still what ran, and its lines (excerpt.h).
+ * The record of the run comes from a stranger: a file is read only where it is a small, regular one
+ * of the recorded size, and shown only where its bytes have the recorded digest. */
 #include "excerpt.h"
 
+#include "page_inside.h"
 #include "sha256.h"
 #include "wording.h"
 
@@ -184,7 +185,7 @@ static int cut_out(const char *text, size_t bytes, unsigned long line, struct tw
     return out->lines ? 0 : TWIN_ENOMEM;
 }
 
-int tw_excerpt_of(const struct twin_run *run, const struct twin_finding *f, struct tw_excerpt *out)
+int tw_excerpt_of(const struct twin_run *run, const char *site, struct tw_excerpt *out)
 {
     struct tw_buf file = {0};
     struct recorded r = {.path = NULL};
@@ -192,7 +193,7 @@ int tw_excerpt_of(const struct twin_run *run, const struct twin_finding *f, stru
     unsigned long line = 0;
     size_t bytes = 0;
     *out = (struct tw_excerpt){.why = ""};
-    if (!tw_source_line(f, &file, &line)) {
+    if (!tw_source_line(site, &file, &line)) {
         const int failed = file.failed;
         tw_buf_free(&file);
         return failed;
@@ -218,4 +219,20 @@ void tw_excerpt_free(struct tw_excerpt *x)
     tw_free(x->file);
     tw_free(x->lines);
     *x = (struct tw_excerpt){.file = NULL};
+}
+
+void tw_page_excerpt(struct twin_page *p, const struct twin_run *run, const char *site,
+                     const char *who)
+{
+    struct tw_excerpt x;
+    if (tw_excerpt_of(run, site, &x) != 0)
+        p->body.failed = TWIN_ENOMEM;
+    else if (x.lines) {
+        twin_page_heading(p, "What stands there?");
+        twin_page_small(p, "%s, as it was in %s (by its digest).", x.file, who);
+        twin_page_code(p, x.lines);
+    } else if (x.file) {
+        twin_page_small(p, "The lines of %s are not shown: %s.", x.file, x.why);
+    }
+    tw_excerpt_free(&x);
 }

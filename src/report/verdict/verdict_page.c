@@ -149,19 +149,11 @@ static void page_first(struct twin_page *p, const struct twin_verdict *v)
 static void page_excerpt(struct twin_page *p, const struct twin_report *r)
 {
     const struct twin_finding *f = r->verdict->first;
-    struct tw_excerpt x;
+    char who[32];
     if (!tw_is_record(f) || f->run_a >= r->run_count)
         return;
-    if (tw_excerpt_of(r->runs[f->run_a], f, &x) != 0)
-        p->body.failed = TWIN_ENOMEM;
-    else if (x.lines) {
-        twin_page_heading(p, "What stands there?");
-        twin_page_small(p, "%s, as it was in run %zu (by its digest).", x.file, f->run_a + 1);
-        twin_page_code(p, x.lines);
-    } else if (x.file) {
-        twin_page_small(p, "The lines of %s are not shown: %s.", x.file, x.why);
-    }
-    tw_excerpt_free(&x);
+    snprintf(who, sizeof who, "run %zu", (size_t)f->run_a + 1);
+    tw_page_excerpt(p, r->runs[f->run_a], f->site, who);
 }
 
 /* The frame of a verdict without a first difference: how far the comparison reaches, and how rare a

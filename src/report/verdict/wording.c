@@ -413,16 +413,16 @@ void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r)
 
 /* The line number is the first ":digits" that a blank or the end of the line follows; a colon
  * inside of a path is passed over. */
-bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned long *line)
+bool tw_source_line(const char *site, struct tw_buf *file, unsigned long *line)
 {
-    size_t end = strcspn(f->site, "\n");
+    size_t end = strcspn(site, "\n");
     for (size_t i = 0; i + 1 < end; i++) {
-        size_t digits = strspn(f->site + i + 1, "0123456789");
-        if (f->site[i] != ':' || digits == 0 ||
-            (i + 1 + digits < end && f->site[i + 1 + digits] != ' '))
+        size_t digits = strspn(site + i + 1, "0123456789");
+        if (site[i] != ':' || digits == 0 ||
+            (i + 1 + digits < end && !strchr(" ,", site[i + 1 + digits])))
             continue;
-        tw_buf_append(file, f->site, i);
-        *line = strtoul(f->site + i + 1, NULL, 10);
+        tw_buf_append(file, site, i);
+        *line = strtoul(site + i + 1, NULL, 10);
         return i > 0;
     }
     return false;

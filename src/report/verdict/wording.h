@@ -64,10 +64,11 @@ void tw_say_world(struct tw_buf *b, const struct twin_against *a, size_t most);
 void tw_say_rule(struct tw_buf *b, const struct twin_rule_use *r);
 /* True for findings about records, which have a step and a phase. */
 bool tw_is_record(const struct twin_finding *f);
-/* The first line of a finding's site, taken apart: "train.py:12 in step" gives train.py and 12.
+/* The first line of a place in the source, taken apart: "train.py:12 in step" and "train.py:12, 3
+ * calls: ..." give train.py and 12.
  * file is appended to and the caller's to free. False, with file as far as it was filled, when the
  * line names no file and number. */
-bool tw_source_line(const struct twin_finding *f, struct tw_buf *file, unsigned long *line);
+bool tw_source_line(const char *site, struct tw_buf *file, unsigned long *line);
 /* Most suggestions of one verdict. */
 enum { TW_NEXT_MAX = 5 };
 /* One suggestion. why: what it is good for, in a few words; static. A command is not always one of
