@@ -132,7 +132,7 @@ static const struct tw_option options[] = {
     TW_LEDGER_OPTION(tw_check_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object",
      FIELD(json)},
-    TW_HTML_OPTION(tw_check_args, html),
+    TW_PAGES_OPTION(tw_check_args, html),
     {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML",
      FIELD(junit)},
     {"quiet", 'q', TW_OPT_FLAG, NULL, NULL, "Output",

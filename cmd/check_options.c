@@ -75,7 +75,7 @@ int tw_check_prepare(struct tw_check_command *command)
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_check *c = &command->check;
     const struct tw_check_args *a = &command->args;
-    if (tw_page_check("check", a->html) != 0)
+    if (tw_pages_check("check", a->html) != 0)
         return TW_EXIT_TROUBLE;
     if (a->asked.tolerance && twin_tolerance_check(a->asked.tolerance, &err) != 0)
         return tw_trouble(&err, "check: --tolerance");

@@ -67,7 +67,7 @@ static const struct tw_option options[] = {
     TW_LEDGER_OPTION(diff_args, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the verdict as one JSON object",
      FIELD(json)},
-    TW_HTML_OPTION(diff_args, html),
+    TW_PAGES_OPTION(diff_args, html),
     {"junit", 0, TW_OPT_FILE, "FILE", NULL, "Output", "also write the verdict as JUnit XML",
      FIELD(junit)},
     {NULL},
@@ -235,7 +235,7 @@ static int run(int argc, char **argv)
         return tw_bad_use(
             "diff",
             "--env compares two runs' worlds and takes no option but --json, --home and --bisect");
-    if (tw_page_check("diff", a.html) != 0)
+    if (tw_pages_check("diff", a.html) != 0)
         return tw_bisect_code(TW_EXIT_TROUBLE, a.bisect);
     if (a.mpi) {
         rc = run_shared(&a, &rest);

@@ -12,6 +12,12 @@ int tw_page_check(const char *verb, const char *path)
     return tw_page_may_save(path, &err) == 0 ? 0 : tw_trouble(&err, "%s: --html", verb);
 }
 
+int tw_pages_check(const char *verb, const char *path)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    return tw_pages_may_save(path, &err) == 0 ? 0 : tw_trouble(&err, "%s: --html", verb);
+}
+
 /* The page is ended here in any case, and freed. */
 int tw_page_write(const char *verb, struct twin_page *p, const char *path)
 {

@@ -45,7 +45,8 @@ static const struct tw_option options[] = {
      FIELD(postmortem)},
     {"html", 0, TW_OPT_FILE, "FILE", NULL, "Kind",
      "one run or several, compared with the first one, as one HTML file with pictures that opens "
-     "offline",
+     "offline; into a folder that is there, index.html and a page of each run, which lead to each "
+     "other",
      FIELD(html)},
     {"ignore", 'i', TW_OPT_LIST, "PATTERN", NULL, "Comparison",
      "leave out records whose phase/kind/name, or files whose name, match; file:GLOB: files alone; "
@@ -239,7 +240,7 @@ static int page_of_runs(const char *home, const struct tw_operands *names,
     char *first = NULL;
     bool arms = false;
     /* Comparing may take minutes: whether the page can be written is found out before. */
-    int rc = tw_page_check("report", what->html);
+    int rc = tw_pages_check("report", what->html);
     struct twin_run **runs = rc == 0 ? tw_runs_open("report", home, names) : NULL;
     for (size_t i = 0; runs && i < names->count; i++) {
         char *command = tw_shell_quote(runs[i]->argv, runs[i]->argc);

@@ -47,6 +47,12 @@ void twin_page_small(struct twin_page *p, const char *format, ...)
 /* A command, a plan: set as it stands, line ends kept. */
 void twin_page_code(struct twin_page *p, const char *text);
 void twin_page_list(struct twin_page *p, const char *const *item, size_t count);
+/* A line of links to files beside the page: `before`, then each text with its href. */
+struct twin_page_link {
+    const char *href, *text;
+};
+void twin_page_links(struct twin_page *p, const char *before, const struct twin_page_link *link,
+                     size_t count);
 /* What comes between the two is folded away behind `summary`. */
 void twin_page_fold(struct twin_page *p, const char *summary);
 void twin_page_unfold(struct twin_page *p);
@@ -65,6 +71,8 @@ void twin_page_facts_end(struct twin_page *p);
 void twin_page_table(struct twin_page *p, const char *const *columns, const char *align);
 void twin_page_cell(struct twin_page *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A cell that leads to a file beside the page. */
+void twin_page_cell_link(struct twin_page *p, const char *href, const char *text);
 /* A cell in the colour of a mood, besides what it says. */
 void twin_page_cell_mood(struct twin_page *p, enum twin_mood mood, const char *text);
 void twin_page_table_end(struct twin_page *p);

@@ -56,6 +56,11 @@ struct twin_report {
     const struct twin_hint *hint;
     size_t hint_count;              /* best first */
     struct twin_report_again again; /* for the suggestions of text and page */
+    /* page only: a page of each run lies beside this one ("run-1.html") */
+    bool has_run_pages;
+    /* page only: this is the page of one run, which is the page_of-th of a comparison
+     * ("index.html"); 0: of no comparison */
+    size_t page_of;
 };
 
 /* What a person reads: what parted, where, what was still equal just before it, what to try next.

@@ -396,7 +396,12 @@ PROMISED = {
     "check-ranks": [*APART, *CURVES],
     "diff": [*APART, *CURVES, "Were they made in the same world?"],
     "report-one": CURVES,
-    "report-several": ["Which runs are equal, and until when?", *APART[1:], *CURVES],
+    "report-several": [
+        "Which runs are equal, and until when?",
+        *APART[1:],
+        *CURVES,
+        "Were they made in the same world?",
+    ],
     "isolate": [
         "Hypotheses: which factors make runs diverge?",
         "Confirmation: natural runs, with the suspects pinned or one of them free",
@@ -421,6 +426,7 @@ PROMISED = {
 def pages(build, tmp_path_factory):
     """Of each command a page, made once, of jobs that take a moment."""
     folder = tmp_path_factory.mktemp("pages")
+    (folder / "folder").mkdir()
     env = clean_environment({"TWINRUN_HOME": str(folder / "home")})
     job, wanderer, trainer = (
         build / "tests" / "cli" / "job",
@@ -469,6 +475,9 @@ def pages(build, tmp_path_factory):
         "diff": make("diff", "diff", "last~1", "last", codes=[1]),
         "report-one": make("report-one", "report", "last"),
         "report-several": make("report-several", "report", "last~2", "last~1", "last"),
+        "folder/index": make(
+            "folder/index", "report", "--html", "folder", "last~2", "last", page=False
+        ),
         "check-ranks": make(
             "check-ranks",
             "check",
@@ -604,6 +613,25 @@ def test_the_page_of_every_command(browser, pages, shots, name):
     assert drawn(p.page) == []
     p.page.screenshot(path=shots / f"{name}-narrow-dark.png", full_page=True)
     assert p.wrong == []
+    p.page.close()
+
+
+def test_a_folder_of_pages(browser, pages):
+    """From the comparison to each run and back, with one number for a run on all of them."""
+    p = Page(browser, pages["folder/index"])
+    p.page.get_by_role("link", name="run 2", exact=True).click()
+    p.page.wait_for_selector("html[data-drawn]")
+    assert p.page.url.endswith("/folder/run-2.html")
+    assert p.page.locator(".word").text_content() == "ONE RUN"
+    names = p.page.locator(".legend button").all_text_contents()
+    assert names and {name.strip() for name in names} == {"run 2"}, names
+    p.page.get_by_role("link", name="all runs compared").click()
+    p.page.wait_for_selector("html[data-drawn]")
+    assert p.page.url.endswith("/folder/index.html")
+    # the row of a run leads to its page, too
+    p.page.locator("summary", has_text="The runs, and the verdict as text").click()
+    assert p.page.locator("td a").first.get_attribute("href") == "run-1.html"
+    assert [w for w in p.wrong if not w.endswith("/folder/run-2.html")] == []
     p.page.close()
 
 

@@ -113,6 +113,13 @@ static void test_page_file(void **state)
     assert_true(tw_page_may_save("no/such/folder/page.html", &err) < 0);
     assert_non_null(strstr(err.message, "cannot write into no/such/folder"));
     err = (struct twin_error)TWIN_ERROR_INIT;
+    assert_int_equal(tw_page_may_save("/proc/self", &err), TWIN_EINVAL);
+    assert_string_equal(err.message, "expected a file, found the folder /proc/self");
+    err = (struct twin_error)TWIN_ERROR_INIT;
+    assert_int_equal(tw_pages_may_save(NULL, &err), 0);
+    assert_int_equal(tw_pages_may_save(".", &err), 0);
+    assert_true(tw_pages_may_save("no/such/folder/page.html", &err) < 0);
+    err = (struct twin_error)TWIN_ERROR_INIT;
     assert_int_equal(tw_page_save(NULL, "page.html", &err), TWIN_ENOMEM);
 }
 

@@ -131,6 +131,27 @@ void twin_page_list(struct twin_page *p, const char *const *item, size_t count)
     tw_buf_puts(&p->body, "</ul>\n");
 }
 
+static void link_to(struct twin_page *p, const char *href, const char *text)
+{
+    tw_buf_puts(&p->body, "<a href=\"");
+    tw_html_text(&p->body, href);
+    tw_buf_puts(&p->body, "\">");
+    tw_html_text(&p->body, text);
+    tw_buf_puts(&p->body, "</a>");
+}
+
+void twin_page_links(struct twin_page *p, const char *before, const struct twin_page_link *link,
+                     size_t count)
+{
+    tw_buf_puts(&p->body, "<nav class=\"soft\">");
+    tw_html_text(&p->body, before);
+    for (size_t i = 0; i < count; i++) {
+        tw_buf_puts(&p->body, i ? ", " : " ");
+        link_to(p, link[i].href, link[i].text);
+    }
+    tw_buf_puts(&p->body, "</nav>\n");
+}
+
 void twin_page_fold(struct twin_page *p, const char *summary)
 {
     tw_buf_puts(&p->body, "<details>");
@@ -229,6 +250,17 @@ void twin_page_cell(struct twin_page *p, const char *format, ...)
     formatted(p, "td", class_of(p, p->column), format, ap);
     cell_end(p);
     va_end(ap);
+}
+
+void twin_page_cell_link(struct twin_page *p, const char *href, const char *text)
+{
+    const char *class = class_of(p, p->column);
+    cell_begin(p);
+    tw_buf_printf(&p->body, "<td%s%s%s>", class ? " class=\"" : "", class ? class : "",
+                  class ? "\"" : "");
+    link_to(p, href, text);
+    tw_buf_puts(&p->body, "</td>");
+    cell_end(p);
 }
 
 /* The colour of the mood takes the place of the column's own class. */

@@ -6,6 +6,7 @@
 #include "base.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The folder that a path lies in. malloc'ed; NULL: no memory. */
@@ -19,6 +20,12 @@ static char *folder_of(const char *path)
     return tw_strndup(path, (size_t)(slash - path));
 }
 
+bool tw_page_is_folder(const char *path)
+{
+    struct stat st;
+    return path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* Only the folder is asked: the file itself is written beside its place and renamed, so it need not
  * exist, and an old one need not be writable. */
 int tw_page_may_save(const char *path, struct twin_error *err)
@@ -26,6 +33,8 @@ int tw_page_may_save(const char *path, struct twin_error *err)
     int rc = 0;
     if (!path)
         return 0;
+    if (tw_page_is_folder(path))
+        return twin_error_set(err, TWIN_EINVAL, "expected a file, found the folder %s", path);
     char *dir = folder_of(path);
     if (!dir)
         return tw_no_memory(err, "making a page");
@@ -33,6 +42,13 @@ int tw_page_may_save(const char *path, struct twin_error *err)
         rc = twin_error_system(err, "cannot write into %s", dir);
     tw_free(dir);
     return rc;
+}
+
+int tw_pages_may_save(const char *path, struct twin_error *err)
+{
+    if (!tw_page_is_folder(path))
+        return tw_page_may_save(path, err);
+    return access(path, W_OK) == 0 ? 0 : twin_error_system(err, "cannot write into %s", path);
 }
 
 /* The page is closed before the file is written: from then on only its text is needed. */

@@ -11,6 +11,7 @@
 
 #include "base.h"
 #include "page_file.h"
+#include "verdict_page.h"
 
 #include "src/compare/field.h"
 #include "src/report/report.h"
@@ -51,7 +52,8 @@ static void fill_times(const struct twin_telemetry_process *p, double *y, size_t
 
 /* Makes the plot of step times of rank 0. It is left without a series where runs have no telemetry,
  * and without memory too: the page is worth having without this picture. */
-static void step_times(struct times *t, const struct twin_run *const *runs, size_t count)
+static void step_times(struct times *t, const struct twin_run *const *runs, size_t count,
+                       size_t first_number)
 {
     /* two passes: the longest run decides how many steps the arrays have */
     struct twin_telemetry **all = tw_calloc(count, sizeof *all);
@@ -75,7 +77,7 @@ static void step_times(struct times *t, const struct twin_run *const *runs, size
         if (!p)
             continue;
         fill_times(p, &t->y[i * steps], steps);
-        snprintf(t->name[i], sizeof t->name[i], "run %zu", i + 1);
+        snprintf(t->name[i], sizeof t->name[i], "run %zu", first_number + i);
         t->series[drawn++] = (struct twin_page_series){.name = t->name[i], .y = &t->y[i * steps]};
     }
     for (size_t i = 0; all && i < count; i++)
@@ -191,7 +193,7 @@ static int gather_pictures(const struct twin_report *r, const struct twin_compar
     if (rc == 0)
         rc = twin_compare_curves(r->runs, r->run_count, &g->curves, err);
     if (rc == 0) {
-        step_times(&g->times, r->runs, r->run_count);
+        step_times(&g->times, r->runs, r->run_count, r->page_of ? r->page_of : 1);
         g->x.times = g->times.plot.series_count ? &g->times.plot : NULL;
     }
     return rc;
@@ -208,19 +210,69 @@ static void pictures_free(struct pictures *g)
 }
 
 /* r is a copy of the report whose command has no secrets; all else is shared with the caller's. */
-int tw_verdict_save_page(const struct twin_report *report,
-                         const struct twin_compare_options *compare, const char *path,
-                         struct twin_error *err)
+static int save_one(const struct twin_report *report, const struct twin_compare_options *compare,
+                    const char *path, struct twin_error *err)
 {
     char *command = safe_command(report->command);
     struct twin_report r = *report;
     struct pictures g;
     r.command = command;
+    char number[32];
+    const char *const label = number;
+    snprintf(number, sizeof number, "run %zu", r.page_of);
     int rc = gather_pictures(&r, compare, &g, err);
+    if (r.page_of)
+        g.x.label = &label;
     if (rc == 0)
         rc = tw_page_save(twin_report_page(&r, &g.x), path, err);
     pictures_free(&g);
     tw_free(command);
+    return rc;
+}
+
+/* The page of one run, the number-th of the comparison. */
+static int save_run(const struct twin_report *report, size_t number, const char *folder,
+                    struct twin_error *err)
+{
+    const struct twin_run *const *run = &report->runs[number - 1];
+    static const struct twin_compare_options as_it_stands;
+    struct twin_verdict *v = NULL;
+    char name[TW_RUN_PAGE_NAME];
+    tw_run_page_name(number, name);
+    char *path = tw_path_join(folder, name), *command = tw_shell_quote((*run)->argv, (*run)->argc);
+    int rc = path && command ? twin_compare(run, 1, &as_it_stands, &v, err)
+                             : tw_no_memory(err, "a page");
+    if (rc == 0)
+        rc = save_one(&(struct twin_report){.verdict = v,
+                                            .runs = run,
+                                            .run_count = 1,
+                                            .verb = report->verb,
+                                            .command = command,
+                                            .again = {.home = report->again.home},
+                                            .page_of = number},
+                      NULL, path, err);
+    twin_verdict_free(v);
+    tw_free(command);
+    tw_free(path);
+    return rc;
+}
+
+/* The pages of the runs come first: a comparison that is there leads to pages that are there. */
+int tw_verdict_save_page(const struct twin_report *report,
+                         const struct twin_compare_options *compare, const char *path,
+                         struct twin_error *err)
+{
+    struct twin_report all = *report;
+    int rc = 0;
+    if (!tw_page_is_folder(path))
+        return save_one(report, compare, path, err);
+    all.has_run_pages = true;
+    for (size_t i = 1; rc == 0 && i <= all.run_count; i++)
+        rc = save_run(report, i, path, err);
+    char *index = tw_path_join(path, TW_RUNS_PAGE);
+    if (rc == 0)
+        rc = index ? save_one(&all, compare, index, err) : tw_no_memory(err, "a page");
+    tw_free(index);
     return rc;
 }
 

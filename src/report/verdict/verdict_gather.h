@@ -14,7 +14,8 @@
 
 #include <stddef.h>
 
-/* Writes the verdict as a page to path, with pictures of what the runs recorded. compare: how the
+/* Writes the verdict as a page to path, with pictures of what the runs recorded; where path is a
+ * folder, into it: the verdict as index.html, and a page of each run. compare: how the
  * runs were compared; NULL: as they stand. 0, or a TWIN_E* of the gathering or the writing. */
 int tw_verdict_save_page(const struct twin_report *report,
                          const struct twin_compare_options *compare, const char *path,

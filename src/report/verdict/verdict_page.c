@@ -152,7 +152,7 @@ static void page_excerpt(struct twin_page *p, const struct twin_report *r)
     char who[32];
     if (!tw_is_record(f) || f->run_a >= r->run_count)
         return;
-    snprintf(who, sizeof who, "run %zu", (size_t)f->run_a + 1);
+    snprintf(who, sizeof who, "run %zu", r->page_of ? r->page_of : f->run_a + 1);
     tw_page_excerpt(p, r->runs[f->run_a], f->site, who);
 }
 
@@ -264,9 +264,10 @@ static void page_origins(struct twin_page *p, const struct twin_transplant *t)
 
 /* The rows of a table of what differs in code, libraries, variables and machine. Names and places,
  * which change no number, are counted. */
-static void world_rows(struct twin_page *p, const struct twin_world_differences *d)
+static void world_rows(struct twin_page *p, const struct twin_world_differences *d,
+                       const char *other)
 {
-    static const char *const columns[] = {"What", "Run 1", "Run 2", "May change bits", NULL};
+    const char *const columns[] = {"What", "Run 1", other, "May change bits", NULL};
     enum { ROWS = 10 * LISTED };
     size_t real = 0, names = 0;
     for (size_t i = 0; i < d->count; i++)
@@ -298,21 +299,27 @@ static void world_rows(struct twin_page *p, const struct twin_world_differences 
                         names);
 }
 
-/* Of diff: where the two runs were made in different worlds, a reader looks there first. */
+/* Of recorded runs: where they were made in different worlds, a reader looks there first. Of
+ * several runs those two of which the verdict speaks. */
 static void page_worlds(struct twin_page *p, const struct twin_report *r)
 {
     struct twin_world_differences d = {0};
     json_t *a = NULL, *b = NULL;
-    if (!r->verb || strcmp(r->verb, "diff") != 0 || r->run_count != 2)
+    const size_t other = twin_report_other(r->verdict);
+    char name[32];
+    if (!r->verb || (strcmp(r->verb, "diff") != 0 && strcmp(r->verb, "report") != 0) ||
+        other == 0 || other >= r->run_count)
         return;
+    snprintf(name, sizeof name, "Run %zu", other + 1);
     twin_page_heading(p, "Were they made in the same world?");
     if (twin_provenance_load(r->runs[0]->dir, &a, NULL) != 0 ||
-        twin_provenance_load(r->runs[1]->dir, &b, NULL) != 0)
-        twin_page_small(p, "Not known: of run %d there is no record of its world.", a ? 2 : 1);
+        twin_provenance_load(r->runs[other]->dir, &b, NULL) != 0)
+        twin_page_small(p, "Not known: of run %zu there is no record of its world.",
+                        a ? other + 1 : 1);
     else if (twin_provenance_diff(a, b, &d, NULL) != 0)
         p->body.failed = TWIN_ENOMEM;
     else
-        world_rows(p, &d);
+        world_rows(p, &d, name);
     twin_world_differences_free(&d);
     json_decref(a);
     json_decref(b);
@@ -327,7 +334,13 @@ static void runs(struct twin_page *p, const struct twin_report *r)
     twin_page_table(p, columns, "n n ");
     for (size_t i = 0; i < r->run_count; i++) {
         const struct twin_run *x = r->runs[i];
-        twin_page_cell(p, "%zu", i + 1);
+        char file[TW_RUN_PAGE_NAME], number[24];
+        snprintf(number, sizeof number, "%zu", r->page_of ? r->page_of : i + 1);
+        tw_run_page_name(i + 1, file);
+        if (r->has_run_pages)
+            twin_page_cell_link(p, file, number);
+        else
+            twin_page_cell(p, "%s", number);
         twin_page_cell(p, "%s", x->id ? x->id : "");
         twin_page_cell(p, "%.2f", x->wall_s);
         /* a run that twinrun ended: its signal or exit code is not the job's own */
@@ -351,6 +364,34 @@ static void runs(struct twin_page *p, const struct twin_report *r)
     twin_page_unfold(p);
 }
 
+void tw_run_page_name(size_t number, char out[TW_RUN_PAGE_NAME])
+{
+    snprintf(out, TW_RUN_PAGE_NAME, "run-%zu.html", number);
+}
+
+/* From a comparison to the page of each run, and back. */
+static void page_links(struct twin_page *p, const struct twin_report *r)
+{
+    static const struct twin_page_link back = {TW_RUNS_PAGE, "all runs compared"};
+    struct page_name {
+        char file[TW_RUN_PAGE_NAME], text[24];
+    } *name = r->has_run_pages ? tw_calloc(r->run_count, sizeof *name) : NULL;
+    struct twin_page_link *link = name ? tw_calloc(r->run_count, sizeof *link) : NULL;
+    if (r->page_of)
+        twin_page_links(p, "Back to", &back, 1);
+    for (size_t i = 0; link && i < r->run_count; i++) {
+        tw_run_page_name(i + 1, name[i].file);
+        snprintf(name[i].text, sizeof name[i].text, "run %zu", i + 1);
+        link[i] = (struct twin_page_link){name[i].file, name[i].text};
+    }
+    if (link)
+        twin_page_links(p, "A page of each run:", link, r->run_count);
+    else if (r->has_run_pages)
+        p->body.failed = TWIN_ENOMEM;
+    tw_free(link);
+    tw_free(name);
+}
+
 /* The order of the sections is that of a reader's questions. Failures are found by
  * twin_page_finish. */
 struct twin_page *twin_report_page(const struct twin_report *r,
@@ -361,6 +402,7 @@ struct twin_page *twin_report_page(const struct twin_report *r,
     if (!p)
         return NULL;
     page_head(p, r);
+    page_links(p, r);
     if (v->first) {
         page_first(p, v);
         page_excerpt(p, r);

@@ -13,6 +13,16 @@ done
 # One run is shown as it is.
 twinrun report --html one.html last
 tr '\n' ' ' <one.html | grep -o '<div class="word.*</h1>'
+# Into a folder: the comparison and a page of each run, which lead to each other.
+mkdir pages
+twinrun report --html pages last~1 last
+ls pages
+for page in index run-1 run-2; do
+    grep -o '<nav.*</nav>' pages/$page.html
+    grep -o '<tr><td class="n">.*</a></td>\|<tr><td class="n">[0-9]*</td>' pages/$page.html
+done
+twinrun lab --html pages -- "$JOB"
+echo "exit $?"
 # Nothing is fetched from anywhere.
 grep -c '://' report.html
 # Found out before the first run.
