@@ -66,7 +66,7 @@ class Plot {
     return /** @type {any} */ ({
       width: this.width(), height: HEIGHT, series, legend: { show: false },
       scales: { x: { time: false, distr: head.logX ? 3 : 1, range: this.pad(head.logX, head.style === 'points') },
-        y: { distr: head.logY ? 3 : 1, range: head.logY ? undefined : (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => self.rangeY(lo, hi) } },
+        y: { distr: head.logY ? 3 : 1, range: (/** @type {any} */ _, /** @type {number} */ lo, /** @type {number} */ hi) => self.rangeY(lo, hi) } },
       axes: [{ ...axis, ...(whole ? { incrs: WHOLE } : {}), size: 36, labelSize: 22, label: head.xName, ...(few ? { splits: () => self.x, filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), values: (/** @type {any} */ _, /** @type {number[]} */ v) => v.map(x => x === null ? '' : number(x)) },
         { ...axis, ...(head.logY ? { splits: (/** @type {any} */ u) => self.decades(u), filter: (/** @type {any} */ _, /** @type {number[]} */ s) => s } : {}), label: head.yName, size: 64, labelSize: 22, values: (/** @type {any} */ _, /** @type {number[]} */ v, /** @type {any} */ __, /** @type {any} */ ___, /** @type {number} */ by) => self.labels(v, head.logY ? 0 : by) }],
       bands: head.style === 'fan' ? this.lines.filter((/** @type {any} */ l) => l.low).map((/** @type {any} */ l) => ({ series: [l.high, l.low], fill: () => self.colour(l.number) + '38' })) : [],
@@ -84,7 +84,11 @@ class Plot {
   }
 
   rangeY(/** @type {number} */ lo, /** @type {number} */ hi) {
-    if (lo === null || hi === null) return [0, 1];
+    if (lo === null || hi === null) return this.head.logY ? [0.1, 1] : [0, 1];
+    if (this.head.logY) { // whole decades: each label has a place, and there are two at least
+      const low = Math.floor(Math.log10(lo)), high = Math.ceil(Math.log10(hi));
+      return [+`1e${low}`, +`1e${high > low ? high : low + 1}`];
+    }
     if (this.head.fromZero) return hi > 0 ? [Math.min(0, lo), hi * 1.06] : [lo * 1.06, 0];
     const room = (hi - lo) * 0.06 || Math.abs(hi) * 0.05 || 1;
     return [lo - room, hi + room];
@@ -92,7 +96,7 @@ class Plot {
 
   /** Of a logarithmic axis the powers of ten, at most eight of them. */
   decades(/** @type {any} */ u) {
-    const low = Math.floor(Math.log10(u.scales.y.min)), high = Math.ceil(Math.log10(u.scales.y.max)), by = Math.ceil((high - low) / 8) || 1;
+    const low = Math.round(Math.log10(u.scales.y.min)), high = Math.round(Math.log10(u.scales.y.max)), by = Math.ceil((high - low) / 8) || 1;
     return Array.from({ length: Math.floor((high - low) / by) + 1 }, (_, i) => +`1e${low + i * by}`);
   }
 

@@ -573,6 +573,24 @@ def drawn(page):
     }""")
 
 
+def misplaced(page):
+    """Labels of axes that lie outside of their picture, run into each other or are broken."""
+    return page.evaluate("""() => {
+        const wrong = [], named = e => e.closest('figure').querySelector('h2').textContent;
+        for (const { picture } of document.querySelectorAll('.draw')) {
+            if (!picture?.u) continue;
+            const { u } = picture, { min, max } = u.scales.y, at = u.axes[1]._splits;
+            if (at.length < 2 || at.some(y => y < min || y > max)) wrong.push([named(u.root), min, max, at]);
+            if (new Set(u.axes[1]._values).size < at.length) wrong.push([named(u.root), u.axes[1]._values]);
+        }
+        for (const axis of document.querySelectorAll('.axis > div')) {
+            const shown = [...axis.children].map(s => s.getBoundingClientRect()).filter(r => r.width);
+            if (shown.length < 3 || shown.some((r, i) => r.height > 24 || (i && r.left < shown[i - 1].right + 4))) wrong.push([named(axis), axis.textContent]);
+        }
+        return wrong;
+    }""")
+
+
 def tab_to(page, selector, most=60):
     """By the Tab key alone. Is it reached?"""
     for _ in range(most):
@@ -592,6 +610,7 @@ def test_the_page_of_every_command(browser, pages, shots, name):
         and p.page.locator("h1").text_content().strip()
     )
     assert drawn(p.page) == []
+    assert misplaced(p.page) == []
     p.page.screenshot(path=shots / f"{name}.png", full_page=True)
     if p.page.locator("canvas.map").count():
         said = p.page.locator("figure:has(canvas.map) .readout").first
@@ -611,6 +630,7 @@ def test_the_page_of_every_command(browser, pages, shots, name):
     p.settle()
     assert p.page.evaluate("document.documentElement.scrollWidth") <= 400
     assert drawn(p.page) == []
+    assert misplaced(p.page) == []
     p.page.screenshot(path=shots / f"{name}-narrow-dark.png", full_page=True)
     assert p.wrong == []
     p.page.close()
