@@ -299,10 +299,8 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
     struct tw_isolate *c = &command->search;
     struct twin_error err = TWIN_ERROR_INIT;
     struct tw_isolate_result found;
-    struct tw_look look = tw_text_look();
+    const struct tw_look look = tw_lines_look();
     int rc = 0, saved = 0;
-    if (!isatty(STDOUT_FILENO))
-        look.width = 0; /* a line for each fact, for who looks for one */
     /* All words of the result, made once for text, JSON, page and ledger. */
     tw_isolate_result(c, r, tw_isolate_next(command, r), tw_isolate_then(command, r), &found);
     if (!a->no_cases)

@@ -9,8 +9,12 @@
 #include "say.h"
 #include "runs.h"
 #include "options.h"
+#include "paragraphs.h"
+#include "put.h"
+#include "verdict.h"
 
 #include "base.h"
+#include "phrase.h"
 
 #include "src/sign/sign.h"
 
@@ -63,14 +67,25 @@ struct listing {
     uint64_t shown;
     int64_t since_ns;
     int rc;
-    bool folders; /* from the run folders: there is no ledger */
+    unsigned width; /* of the terminal; 0: rows are not broken */
+    bool folders;   /* from the run folders: there is no ledger */
 };
+
+/* A table of all columns takes 92 before the command begins. */
+static bool is_narrow(const struct listing *l)
+{
+    return l->width && l->width < 100;
+}
 
 /* Not before the first row: a list without rows is a sentence. */
 static void print_head(const struct listing *l)
 {
-    if (!l->a->json && l->shown == 0)
-        tw_put("%-38s  %-11s %12s %9s %12s  %s\n", "RUN", "STATE", "TIME", "STEPS", "RECORDS",
+    if (l->a->json || l->shown > 0)
+        return;
+    if (is_narrow(l))
+        tw_put("%-40s  %s\n", "RUN", "STATE");
+    else
+        tw_put("%-40s  %-11s %12s %9s %12s  %s\n", "RUN", "STATE", "TIME", "STEPS", "RECORDS",
                "COMMAND");
 }
 
@@ -80,6 +95,35 @@ static bool is_wanted(const struct listing *l, int64_t start_ns, const char *com
 {
     return (!l->a->count || l->shown < l->a->count) && start_ns >= l->since_ns &&
            (!l->a->command || tw_glob(l->a->command, command));
+}
+
+/* How much of a command a row shows: whole words, the first one in any case. */
+static size_t shown_bytes(const char *command)
+{
+    enum { MOST = 100 };
+    size_t n = strlen(command), at = MOST;
+    if (n <= MOST)
+        return n;
+    while (at > 0 && command[at] != ' ')
+        at--;
+    return at ? at : strcspn(command, " ");
+}
+
+/* A run in a few lines, none wider than the terminal but for a word that is. */
+static void put_narrow(const struct listing *l, const struct twin_ledger_run *r)
+{
+    char seconds[24], steps[32], records[32];
+    struct tw_paragraphs p = {.look = {.width = l->width}};
+    char *command = tw_printable(r->command, strlen(r->command));
+    tw_put("%-40s  %s\n  %s, %s step%s, %s record%s%s\n", r->name, r->state,
+           tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
+           tw_plural_s(r->steps), tw_human_count(r->records, records), tw_plural_s(r->records),
+           r->gone ? ", folder removed" : "");
+    tw_paragraphs_pad(&p, 2);
+    tw_paragraphs_wrap(&p, command ? command : "", 2);
+    tw_put_lines(stdout, p.out.failed ? "out of memory\n" : p.out.data);
+    tw_buf_free(&p.out);
+    tw_free(command);
 }
 
 /* A row, from wherever it comes: the ledger's record, or one made of a folder. dir: its folder,
@@ -99,10 +143,14 @@ static void show_row(struct listing *l, const struct twin_ledger_run *r, const c
                                argv ? argv : json_array(), "gone", r->gone));
     } else {
         print_head(l);
-        tw_put("%-38s  %-11s %12s %9s %12s  %.100s%s\n", r->name, r->state,
-               tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
-               tw_human_count(r->records, records), r->command,
-               r->gone ? "   (folder removed)" : "");
+        const size_t n = shown_bytes(r->command);
+        if (is_narrow(l))
+            put_narrow(l, r);
+        else
+            tw_put("%-40s  %-11s %12s %9s %12s  %.*s%s%s\n", r->name, r->state,
+                   tw_human_seconds(r->wall_s, seconds), tw_human_count(r->steps, steps),
+                   tw_human_count(r->records, records), (int)n, r->command,
+                   r->command[n] ? " ..." : "", r->gone ? "   (folder removed)" : "");
     }
     l->shown++;
 }
@@ -231,7 +279,7 @@ static int run(int argc, char **argv)
     int rc = tw_options_parse(&tw_command_ls, argc, argv, &a, &rest);
     if (rc >= 0)
         return rc;
-    struct listing l = {.a = &a};
+    struct listing l = {.a = &a, .width = tw_lines_look().width};
     if (a.since && parse_since(a.since, &l.since_ns) != 0)
         return tw_bad_use(
             "ls", "--since: expected 90m, 12h, 3d, 2w or a day such as 2026-11-21, found \"%s\"",

@@ -11,8 +11,10 @@
 #include "show_ledger.h"
 #include "show_provenance.h"
 #include "show_records.h"
+#include "paragraphs.h"
 #include "show_run.h"
 #include "terminal.h"
+#include "verdict.h"
 
 #include "base.h"
 
@@ -62,12 +64,13 @@ static const struct tw_pair examples[] = {
     {NULL, NULL},
 };
 
-/* The comparisons that the run took part in, if there is a ledger. j NULL: as text to stdout. */
-static void show_comparisons(const char *home, const char *url, const char *id, json_t *j)
+/* The comparisons that the run took part in, if there is a ledger. j NULL: as text to out. */
+static void show_comparisons(const char *home, const char *url, const char *id, FILE *out,
+                             json_t *j)
 {
     struct twin_ledger *l = tw_ledger_open(home, url, NULL, NULL);
     if (l)
-        tw_ledger_show_comparisons(l, id, stdout, j, &tw_terminal);
+        tw_ledger_show_comparisons(l, id, out, j, &tw_terminal);
     twin_ledger_close(l);
 }
 
@@ -132,6 +135,23 @@ static int show_records(const struct twin_run *r, const struct tw_shown_trace *t
     return rc;
 }
 
+/* Where the run lies, its id and its command are to be copied, so their lines stay whole. */
+static void show_text(const struct twin_run *r, const char *home, const struct tw_show_args *a,
+                      const struct tw_shown_trace *traces)
+{
+    const struct tw_show_asked asked = {
+        .verified = a->verify, .processes = a->processes, .files = a->files, .notes = a->notes};
+    static const char *const whole[] = {"run", "id", "command", NULL};
+    static const struct tw_style style = {.label = 10, .whole = whole};
+    const struct tw_look look = tw_lines_look();
+    struct tw_kept_text k;
+    if (tw_keep_text(&k, NULL) == 0) {
+        tw_show_run_text(k.file, r, traces, &asked);
+        show_comparisons(home, a->ledger, r->id, k.file, NULL);
+    }
+    tw_put_kept(stdout, &k, &look, &style);
+}
+
 /* The run, or, with --step or --record, its records. The exit code. */
 static int show_found_run(const struct twin_run *r, const char *home, const struct tw_show_args *a)
 {
@@ -148,11 +168,10 @@ static int show_found_run(const struct twin_run *r, const char *home, const stru
         if (rows)
             json_object_set_new(j, "records", rows);
     } else {
-        const struct tw_show_asked asked = {
-            .verified = a->verify, .processes = a->processes, .files = a->files, .notes = a->notes};
-        if (!a->json)
-            tw_show_run_text(stdout, r, traces, &asked);
-        show_comparisons(home, a->ledger, r->id, j);
+        if (a->json)
+            show_comparisons(home, a->ledger, r->id, NULL, j);
+        else
+            show_text(r, home, a, traces);
     }
     if (a->json && tw_json_print(j) != 0)
         rc = TW_EXIT_TROUBLE;

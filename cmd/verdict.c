@@ -51,18 +51,30 @@ void tw_stdout_restore(void)
 
 /* ---- forms */
 
-/* As wide as the terminal, within what can be read. */
+/* As wide as COLUMNS says, else as the terminal, within what can be read. */
 static unsigned text_columns(void)
 {
-    struct winsize w;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col == 0 || w.ws_col > WIDTH)
+    struct winsize w = {.ws_col = 0};
+    const char *given = getenv("COLUMNS");
+    uint64_t columns = 0;
+    if (!given || tw_parse_u64(given, UINT16_MAX, &columns) != 0 || columns == 0)
+        columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
+    if (columns == 0 || columns > WIDTH)
         return WIDTH;
-    return w.ws_col < NARROWEST ? NARROWEST : w.ws_col;
+    return columns < NARROWEST ? NARROWEST : (unsigned)columns;
 }
 
 struct tw_look tw_text_look(void)
 {
     return (struct tw_look){.width = text_columns(), .colour = tw_screen_colours()};
+}
+
+struct tw_look tw_lines_look(void)
+{
+    struct tw_look look = tw_text_look();
+    if (!isatty(STDOUT_FILENO) && !getenv("COLUMNS"))
+        look.width = 0;
+    return look;
 }
 
 /* A form of the verdict as text; malloc'ed. */

@@ -53,5 +53,8 @@ void tw_stdout_restore(void);
 
 /* What stdout can show of a text for people: its width within what can be read, and colours. */
 struct tw_look tw_text_look(void);
+/* The same for answers of which a program may want a line for each fact: lines are broken for a
+ * terminal, or where COLUMNS asks for it. */
+struct tw_look tw_lines_look(void);
 
 #endif

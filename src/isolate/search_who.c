@@ -296,7 +296,7 @@ static void ask_for_factor(struct tw_isolate *c, const struct twin_search_report
         *x = (struct tw_isolate_consumers){.factor = f,
                                            .text = tw_calloc(SHOWN + SENTENCES, sizeof *x->text)};
         char *env[] = {factors, who, NULL};
-        struct twin_launch_options o = tw_isolate_launch_options(c, "consumers");
+        struct twin_launch_options o = tw_isolate_launch_options(c, TWIN_LABEL_ASKING);
         o.level = TWIN_LEVEL_STEPS;
         o.env = env;
         if (tw_isolate_make(c, &trial, &o, NULL) == 0 && !tw_isolate_stops(c))

@@ -243,6 +243,25 @@ static bool matches_id(const char *dir, const char *spec)
     return yes;
 }
 
+/* Was the run made to ask, and not to be looked at? */
+static bool is_asking(const char *dir)
+{
+    const char *end = "-" TWIN_LABEL_ASKING "-12345678", *name = strrchr(dir, '/') + 1;
+    const size_t n = strlen(name), tail = strlen(end);
+    return n > tail && tw_starts(name + n - tail, "-" TWIN_LABEL_ASKING "-");
+}
+
+/* The run that was made `back` runs before the newest, as a person counts them. NULL: there are
+ * only *counted. */
+static const char *newest(char *const *dirs, size_t n, uint64_t back, size_t *counted)
+{
+    *counted = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!is_asking(dirs[i]) && (*counted)++ == back)
+            return dirs[i];
+    return NULL;
+}
+
 /* Chooses one of the n runs (newest first) by "last", "last~N", the name of its folder, or the
  * beginning of its id. Sets *dir (malloc'ed). TWIN_ENOENT: none fits; TWIN_EINVAL: several do. */
 static int pick(char **dirs, size_t n, const char *home, const char *spec, char **dir,
@@ -251,11 +270,13 @@ static int pick(char **dirs, size_t n, const char *home, const char *spec, char 
     uint64_t back = 0;
     if (strcmp(spec, "last") == 0 ||
         (tw_starts(spec, "last~") && tw_parse_u64(spec + 5, 1u << 30, &back) == 0)) {
-        if (back >= n)
+        size_t counted;
+        const char *found = newest(dirs, n, back, &counted);
+        if (!found)
             return twin_error_set(err, TWIN_ENOENT,
                                   "%s: %s/runs holds %zu run%s; `twinrun ls` lists them", spec,
-                                  home, n, tw_plural_s(n));
-        *dir = tw_strdup(dirs[back]);
+                                  home, counted, tw_plural_s(counted));
+        *dir = tw_strdup(found);
         return *dir ? 0 : tw_no_memory(err, "looking for runs");
     }
     size_t found = 0, at = 0;

@@ -94,6 +94,10 @@ struct twin_run_data {
     uint64_t files, bytes;
 };
 
+/* Of a run that isolate makes to hear which lines ask for what varies: it holds less than the runs
+ * that somebody wants to look at, so `last` passes it over. */
+#define TWIN_LABEL_ASKING "consumers"
+
 struct twin_launch_options {
     char *const *argv; /* NULL-terminated; argv[0] is looked up in PATH */
     char *const *env;  /* "NAME=value" additions, NULL-terminated, may be NULL */
@@ -298,8 +302,8 @@ int twin_run_told_writing(const struct twin_run *run, const char *path, bool *to
 /* Word by word: a command that merely looks alike may be another job. */
 bool twin_run_same_command(const struct twin_run *a, const struct twin_run *b);
 
-/* Resolves what a user typed: a path, a run id or unique prefix of one, "last", "last~1". *dir is
- * malloc'ed. */
+/* Resolves what a user typed: a path, a run id or unique prefix of one, "last", "last~1" (runs
+ * of TWIN_LABEL_ASKING are not counted). *dir is malloc'ed. */
 int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin_error *err);
 /* How far the run in this folder is, whoever launched it: fills step and records; zero where
  * nothing is known. */

@@ -56,9 +56,15 @@ void tw_paragraphs_wrap(struct tw_paragraphs *p, const char *text, size_t indent
         column += w;
         text += n;
         size_t blanks = strspn(text, " ");
-        if (blanks > 1 && column + blanks < width) { /* keep what was set apart on purpose */
+        const size_t next = tw_columns_of(text + blanks, strcspn(text + blanks, " "));
+        /* what was set apart on purpose stays apart, if only by a line of its own */
+        if (blanks > 1 && column + blanks + next <= width) {
             tw_paragraphs_pad(p, blanks - 1);
             column += blanks - 1;
+        } else if (blanks > 1 && next) {
+            tw_buf_puts(&p->out, "\n");
+            tw_paragraphs_pad(p, indent);
+            column = indent;
         }
         text += blanks;
     }
@@ -106,6 +112,15 @@ static size_t label_of(const char *line, const struct tw_style *s, size_t *text)
         n--;
     *text = s->label;
     return n;
+}
+
+/* Where the second column of a row begins, if the row is one: behind its first word stand two
+ * blanks or more. 0: it is none, or so little room is left there that nothing could be read. */
+static size_t second_column(const char *line, size_t indent, unsigned width)
+{
+    const size_t word = indent + strcspn(line + indent, " ");
+    const size_t at = word + strspn(line + word, " ");
+    return at >= word + 2 && line[at] && at <= width / 2 ? at : 0;
 }
 
 /* The colour of what stands here, and how long it is; NULL: nothing that has one. */
@@ -159,6 +174,7 @@ static void add_line(struct tw_paragraphs *p, const char *line, const struct tw_
     } else {
         tw_paragraphs_pad(p, indent);
     }
+    const char *whole_line = line;
     line += indent;
     const struct tw_painted *w = *line ? painted_at(line, s, &painted) : NULL;
     if (!wraps) {
@@ -167,6 +183,18 @@ static void add_line(struct tw_paragraphs *p, const char *line, const struct tw_
         return;
     }
     struct tw_paragraphs broken = {.look = {.width = p->look.width}};
+    const size_t second = text ? 0 : second_column(whole_line, indent, p->look.width);
+    if (second) { /* what is broken goes on below its own column */
+        char *cell = tw_strndup(line, second - indent);
+        if (cell)
+            add_painted(p, cell, w, painted);
+        else
+            p->out.failed = TWIN_ENOMEM;
+        tw_free(cell);
+        line += second - indent;
+        indent = second;
+        w = NULL;
+    }
     tw_paragraphs_wrap(&broken, line, indent);
     if (broken.out.failed)
         p->out.failed = broken.out.failed;

@@ -126,7 +126,7 @@ def clean_environment(extra=None):
     env = {
         k: v
         for k, v in os.environ.items()
-        if not k.startswith("TWINRUN_") and k not in ("PYTHONHASHSEED", "LD_PRELOAD")
+        if not k.startswith("TWINRUN_") and k not in ("PYTHONHASHSEED", "LD_PRELOAD", "COLUMNS")
     }
     env.update(
         NO_COLOR="1",

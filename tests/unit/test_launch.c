@@ -311,6 +311,21 @@ static void test_list_resolve_remove(void **state)
         run[i] = run_command("a", argv);
         ids[i] = run[i]->id;
     }
+    /* a run that was made to ask is listed, and is not the last one */
+    struct twin_run *asking = run_command(TWIN_LABEL_ASKING, argv);
+    assert_int_equal(twin_run_list(NULL, &dirs, &n, &err), 0);
+    assert_int_equal(n, 4);
+    tw_strings_free(dirs);
+    assert_int_equal(twin_run_resolve(NULL, "last", &dir, &err), 0);
+    assert_string_equal(dir, run[2]->dir);
+    tw_free(dir);
+    assert_int_equal(twin_run_resolve(NULL, "last~3", &dir, &err), TWIN_ENOENT);
+    assert_non_null(strstr(err.message, "holds 3 runs"));
+    err = (struct twin_error)TWIN_ERROR_INIT;
+    assert_int_equal(twin_run_resolve(NULL, asking->id, &dir, &err), 0);
+    tw_free(dir);
+    assert_int_equal(twin_run_remove(NULL, asking->dir, NULL, &err), 0);
+    twin_run_free(asking);
     mkdir("home/runs/not-a-run", 0777);
     assert_int_equal(twin_run_list(NULL, &dirs, &n, &err), 0);
     assert_int_equal(n, 3);

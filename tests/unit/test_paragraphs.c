@@ -57,6 +57,24 @@ static void long_lines_hang_below_their_text(void **state)
     shows("", (struct tw_look){.width = 26}, &of_search, "");
 }
 
+/* The row of a list goes on below its own column, and keeps its colour; where too little room is
+ * left, below its beginning. */
+static void rows_hang_below_their_column(void **state)
+{
+    (void)state;
+    shows("traces    1\n"
+          "  0.17.twt  rank 0 of 1  pid 17  main\n"
+          "  a.name.that.is.long  rank 0 of 1\n"
+          "  plain words that go on\n",
+          (struct tw_look){.width = 26}, &of_search,
+          "traces    1\n"
+          "  0.17.twt  rank 0 of 1\n"
+          "            pid 17  main\n"
+          "  a.name.that.is.long\n"
+          "  rank 0 of 1\n"
+          "  plain words that go on\n");
+}
+
 static void commands_stay_whole(void **state)
 {
     (void)state;
@@ -95,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_lines_hang_below_their_text),
+        cmocka_unit_test(rows_hang_below_their_column),
         cmocka_unit_test(commands_stay_whole),
         cmocka_unit_test(colours_take_no_columns),
     };
