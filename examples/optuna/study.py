@@ -5,11 +5,13 @@ the seed of its own parameters.
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import optuna
 from twinrun import seeds
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
+TRAIN = Path(__file__).parent.parent / "sweep" / "train.py"
 RATES = [0.5, 0.7, 0.9, 1.2, 1.6]
 
 
@@ -18,7 +20,7 @@ def objective(trial):
     # not trial.number, and no generator that trials share: both say when a trial was started
     seed = seeds.seed(7, *(f"{name}={value!r}" for name, value in sorted(trial.params.items())))
     done = subprocess.run(
-        [sys.executable, "train.py", "--rate", str(rate)],
+        [sys.executable, TRAIN, "--rate", str(rate)],
         env={**os.environ, "SEED": str(seed)},
         capture_output=True,
         text=True,

@@ -358,10 +358,11 @@ def script(work):
 
 
 def library_python(python, run, *modules):
-    """A Python in which the modules can be imported: the test's own, or the one named in
-    TWINRUN_HF_PYTHON.
+    """A Python in which the modules can be imported: the test's own, or one named in
+    TWINRUN_HF_PYTHON or TWINRUN_TRACKERS_PYTHON.
     """
-    for program in (os.environ.get("TWINRUN_HF_PYTHON"), python):
+    others = (os.environ.get(f"TWINRUN_{name}_PYTHON") for name in ("HF", "TRACKERS"))
+    for program in (*others, python):
         if program and run([program, "-c", "import " + ", ".join(modules)], timeout=120).rc == 0:
             return program
     pytest.skip(f"no Python with {' and '.join(modules)} (name one in TWINRUN_HF_PYTHON)")

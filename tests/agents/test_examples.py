@@ -18,9 +18,13 @@ WHOLE = {"accelerate", "audit", "deepspeed", "fsdp", "libtorch", "lightning"}
 LIBRARIES = {
     "accelerate": ("accelerate",),
     "deepspeed": ("deepspeed",),
+    "hydra": ("numpy", "hydra"),
     "lightning": ("lightning",),
     "optuna": ("numpy", "optuna"),
 }
+
+# Whose job an example runs: that folder lies beside its own.
+BESIDE = {"hydra": "sweep", "optuna": "sweep"}
 
 
 def uses_twinrun(folder):
@@ -48,6 +52,8 @@ def test_example(example, work, build, home, python, run, request):
         python = library_python(python, run, *LIBRARIES[example.name])
     folder = work / example.name
     shutil.copytree(example, folder)
+    if example.name in BESIDE:
+        shutil.copytree(example.parent / BESIDE[example.name], work / BESIDE[example.name])
     env = clean_environment({"TWINRUN_HOME": str(home)})
     env["PATH"] = f"{build / 'cmd'}:{Path(python).parent}:{env['PATH']}"
     env["PKG_CONFIG_PATH"] = str(build / "meson-uninstalled")
