@@ -74,4 +74,15 @@ TW_WEAK void PyEval_RestoreThread(void *state);
 /* one of the two: until 3.14, and since 3.13 */
 TW_WEAK PyObject *PyWeakref_GetObject(PyObject *reference);
 TW_WEAK int PyWeakref_GetRef(PyObject *reference, PyObject **object);
+
+/* For calls of the job's functions (frames.c), since 3.12. */
+TW_WEAK ssize_t PyUnstable_Eval_RequestCodeExtraIndex(void (*end)(void *));
+TW_WEAK int PyUnstable_Code_GetExtra(PyObject *code, ssize_t index, void **extra);
+TW_WEAK int PyUnstable_Code_SetExtra(PyObject *code, ssize_t index, void *extra);
+TW_WEAK PyObject *PyFrame_GetVar(PyObject *frame, PyObject *name);
+TW_WEAK PyObject *PyFrame_GetBack(PyObject *frame);
+TW_WEAK PyObject *PyEval_GetFrame(void);
+TW_WEAK PyObject *PyObject_GetAttrString(PyObject *o, const char *name);
+TW_WEAK int Py_GetRecursionLimit(void);
+extern PyObject *PyExc_GeneratorExit __attribute__((weak, visibility("default")));
 #endif

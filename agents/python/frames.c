@@ -25,16 +25,6 @@
 #define MOST_DEPTH 128                   /* of Python's stack: far from where it ends */
 #define LEAST_LIMIT 500                  /* of recursion, in which that depth is far from the end */
 
-TW_WEAK ssize_t PyUnstable_Eval_RequestCodeExtraIndex(void (*end)(void *));
-TW_WEAK int PyUnstable_Code_GetExtra(PyObject *code, ssize_t index, void **extra);
-TW_WEAK int PyUnstable_Code_SetExtra(PyObject *code, ssize_t index, void *extra);
-TW_WEAK PyObject *PyFrame_GetVar(PyObject *frame, PyObject *name);
-TW_WEAK PyObject *PyFrame_GetBack(PyObject *frame);
-TW_WEAK PyObject *PyEval_GetFrame(void);
-TW_WEAK PyObject *PyObject_GetAttrString(PyObject *o, const char *name);
-TW_WEAK int Py_GetRecursionLimit(void);
-extern PyObject *PyExc_GeneratorExit __attribute__((weak, visibility("default")));
-
 /* A call that runs and is looked at. */
 struct open_call {
     PyObject *frame; /* borrowed: the call that runs holds it */
@@ -88,10 +78,11 @@ static struct known *learn(PyObject *code)
     struct known *k = tw_calloc(1, sizeof *k);
     if (k && entry != py.nothing) {
         PyObject *flags = PyObject_GetAttrString(code, "co_flags");
-        k->flags = flags ? PyLong_AsLongLong(flags) : 0;
-        k->names = PyObject_GetAttrString(entry, "names");
-        if (flags)
+        if (flags) {
+            k->flags = PyLong_AsLongLong(flags);
             Py_DecRef(flags);
+            k->names = PyObject_GetAttrString(entry, "names");
+        }
         if (k->names)
             k->entry = give(entry);
         PyErr_Clear();
@@ -167,6 +158,15 @@ static bool count_call(struct known *k)
     return !k->count[TW_FRAMES_FULL];
 }
 
+/* That we had no memory is not the job's error. The function is not watched any longer, as if there
+ * had been too many calls: that is told. */
+static PyObject *no_memory(struct known *k)
+{
+    PyErr_Clear();
+    k->count[TW_FRAMES_FULL] = 1;
+    return give(py.none);
+}
+
 static PyObject *started(PyObject *self, PyObject *const *args, ssize_t n)
 {
     (void)self, (void)n;
@@ -189,13 +189,16 @@ static PyObject *started(PyObject *self, PyObject *const *args, ssize_t n)
     if (!frame)
         return give(py.none);
     PyObject *number = PyLong_FromUnsignedLongLong(k->count[TW_FRAMES_CALLS]);
-    PyObject *variables = variables_of(k, frame), *token = NULL;
-    if (number && variables)
+    PyObject *variables = number ? variables_of(k, frame) : NULL, *token = NULL;
+    const bool enough = number && variables;
+    if (enough)
         token = PyObject_CallFunctionObjArgs(py.begins, k->entry, number, variables, NULL);
     if (number)
         Py_DecRef(number);
     if (variables)
         Py_DecRef(variables);
+    if (!enough)
+        return no_memory(k);
     if (!token) /* the exception of a signal handler of the job's goes on to the job */
         return NULL;
     if (token == py.nothing) {
@@ -227,12 +230,12 @@ static PyObject *close_call(struct known *k)
 static PyObject *look_at_end(struct known *k, PyObject *token, PyObject *frame, PyObject *result,
                              PyObject *error)
 {
-    PyObject *variables = variables_of(k, frame), *done = NULL;
-    if (variables) {
-        done = PyObject_CallFunctionObjArgs(py.ends, k->entry, token, variables, result,
-                                            error ? error : py.none, NULL);
-        Py_DecRef(variables);
-    }
+    PyObject *variables = variables_of(k, frame);
+    if (!variables)
+        return no_memory(k);
+    PyObject *done = PyObject_CallFunctionObjArgs(py.ends, k->entry, token, variables, result,
+                                                  error ? error : py.none, NULL);
+    Py_DecRef(variables);
     return done;
 }
 
@@ -274,8 +277,9 @@ static PyObject *returned(PyObject *self, PyObject *const *args, ssize_t n)
 static PyObject *unwound(PyObject *self, PyObject *const *args, ssize_t n)
 {
     (void)self, (void)n;
+    const struct known *k = known_of(args[0]);
     /* a generator that nobody wants ends when it is freed, whenever that may be */
-    if (PyErr_GivenExceptionMatches(args[2], PyExc_GeneratorExit))
+    if (k && k->flags & PY_RESUMES && PyErr_GivenExceptionMatches(args[2], PyExc_GeneratorExit))
         return give(py.none);
     return ended(args[0], py.nothing, args[2]);
 }
@@ -319,6 +323,10 @@ PyObject *tw_agent_frames_start(PyObject *given)
 
 uint64_t tw_agent_frames_count(PyObject *code, int which)
 {
-    struct known *k = slot >= 0 ? known_of(code) : NULL;
-    return k && which >= 0 && which < TW_FRAMES_COUNTS ? k->count[which] : 0;
+    if (slot < 0 || which < 0 || which >= TW_FRAMES_COUNTS)
+        return 0;
+    const struct known *k = known_of(code);
+    if (!k || !k->entry) /* there was no memory to count it */
+        return which == TW_FRAMES_FULL;
+    return k->count[which];
 }

@@ -33,12 +33,13 @@ enum tw_frames_count {
     TW_FRAMES_CALLS,     /* on the main thread, and values that a generator gave */
     TW_FRAMES_ELSEWHERE, /* calls on other threads */
     TW_FRAMES_DEEP,      /* calls that were due for a look, but too deep in others */
-    TW_FRAMES_FULL,      /* 1: there were more calls than are counted */
+    TW_FRAMES_FULL,      /* 1: there were more calls than are counted, or no memory for one */
     TW_FRAMES_COUNTS,
 };
 
 /* The callbacks; an empty tuple where this Python has not what they need. New reference. */
 TW_FRAMES_API PyObject *tw_agent_frames_start(PyObject *given);
+/* code: of a function that learn() has given an entry */
 TW_FRAMES_API uint64_t tw_agent_frames_count(PyObject *code, int which);
 /* Is a function's n-th call (from 1) one that is looked at? */
 bool tw_agent_frames_due(uint64_t call);
