@@ -84,5 +84,8 @@ TW_WEAK PyObject *PyFrame_GetBack(PyObject *frame);
 TW_WEAK PyObject *PyEval_GetFrame(void);
 TW_WEAK PyObject *PyObject_GetAttrString(PyObject *o, const char *name);
 TW_WEAK int Py_GetRecursionLimit(void);
+TW_WEAK void *PyThreadState_Get(void);
+TW_WEAK void PyThreadState_EnterTracing(void *state);
+TW_WEAK void PyThreadState_LeaveTracing(void *state);
 extern PyObject *PyExc_GeneratorExit __attribute__((weak, visibility("default")));
 #endif

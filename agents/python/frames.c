@@ -284,25 +284,44 @@ static PyObject *unwound(PyObject *self, PyObject *const *args, ssize_t n)
     return ended(args[0], py.nothing, args[2]);
 }
 
+/* The job takes a place among the tools: where it is ours, it must get it as it would without us.
+ * What we do for that is shown to no tool, as nothing is that a callback does. */
+static PyObject *use_tool_id(PyObject *self, PyObject *const *args, ssize_t n)
+{
+    (void)self;
+    if (n > 0) {
+        void *thread = PyThreadState_Get();
+        PyThreadState_EnterTracing(thread);
+        PyObject *gone = PyObject_CallFunctionObjArgs(py.gives_way, args[0], NULL);
+        PyThreadState_LeaveTracing(thread);
+        if (!gone) /* the exception of a signal handler of the job's */
+            return NULL;
+        Py_DecRef(gone);
+    }
+    return PyObject_Vectorcall(py.use_tool_id, args, (size_t)n, NULL);
+}
+
 /* ---------------------------------------------------------------- what Python calls */
 
-static PyObject *callback(struct tw_py_method *method)
+static PyObject *callable(struct tw_py_method *method)
 {
     return PyCFunction_NewEx(method, NULL, NULL);
 }
 
 PyObject *tw_agent_frames_start(PyObject *given)
 {
-    static struct tw_py_method methods[TW_FRAMES_EVENTS] = {
+    static struct tw_py_method methods[TW_FRAMES_CALLABLES] = {
         {"started", started, TW_PY_FASTCALL, NULL},
         {"returned", returned, TW_PY_FASTCALL, NULL},
         {"yielded", returned, TW_PY_FASTCALL, NULL},
         {"unwound", unwound, TW_PY_FASTCALL, NULL},
+        {"use_tool_id", use_tool_id, TW_PY_FASTCALL, NULL},
     };
     const bool have = PyUnstable_Eval_RequestCodeExtraIndex && PyUnstable_Code_GetExtra &&
                       PyUnstable_Code_SetExtra && PyFrame_GetVar && PyFrame_GetBack &&
-                      PyEval_GetFrame && PyObject_GetAttrString && Py_GetRecursionLimit &&
-                      &PyExc_GeneratorExit;
+                      PyEval_GetFrame && PyObject_GetAttrString && PyObject_Vectorcall &&
+                      PyThreadState_Get && PyThreadState_EnterTracing &&
+                      PyThreadState_LeaveTracing && Py_GetRecursionLimit && &PyExc_GeneratorExit;
     const size_t count = sizeof py / sizeof(PyObject *);
     if (!have || PyTuple_Size(given) != (ssize_t)count)
         return PyTuple_New(0);
@@ -315,9 +334,9 @@ PyObject *tw_agent_frames_start(PyObject *given)
         taken[i] = give(PyTuple_GetItem(given, (ssize_t)i));
     memcpy(&py, taken, sizeof py);
     main_thread = pthread_self();
-    PyObject *made = PyTuple_New(TW_FRAMES_EVENTS);
-    for (ssize_t i = 0; made && i < TW_FRAMES_EVENTS; i++)
-        PyTuple_SetItem(made, i, callback(&methods[i]));
+    PyObject *made = PyTuple_New(TW_FRAMES_CALLABLES);
+    for (ssize_t i = 0; made && i < TW_FRAMES_CALLABLES; i++)
+        PyTuple_SetItem(made, i, callable(&methods[i]));
     return made;
 }
 

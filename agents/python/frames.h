@@ -17,15 +17,19 @@ struct tw_frames_given {
     PyObject *nothing; /* stands for a variable that is not set, and the result of an exception */
     PyObject *disable; /* sys.monitoring.DISABLE */
     PyObject *none;
+    PyObject *gives_way;   /* (tool id): the job is about to take it */
+    PyObject *use_tool_id; /* of sys.monitoring */
 };
 
-/* The events that there are callbacks for, in this order. */
+/* The callables that we make, in this order: callbacks of four events, and what stands for
+ * sys.monitoring's use_tool_id while we have a tool's place. */
 enum {
     TW_FRAMES_STARTED,
     TW_FRAMES_RETURNED,
     TW_FRAMES_YIELDED,
     TW_FRAMES_UNWOUND,
-    TW_FRAMES_EVENTS
+    TW_FRAMES_USE_TOOL,
+    TW_FRAMES_CALLABLES
 };
 
 /* What is counted of a function. */
@@ -37,7 +41,7 @@ enum tw_frames_count {
     TW_FRAMES_COUNTS,
 };
 
-/* The callbacks; an empty tuple where this Python has not what they need. New reference. */
+/* The callables; an empty tuple where this Python has not what they need. New reference. */
 TW_FRAMES_API PyObject *tw_agent_frames_start(PyObject *given);
 /* code: of a function that learn() has given an entry */
 TW_FRAMES_API uint64_t tw_agent_frames_count(PyObject *code, int which);

@@ -23,7 +23,7 @@ struct _object {
     enum kind kind;
     long long references;
     long long number;     /* of a NUMBER; a CODE's flags */
-    PyObject *item[6];    /* of a TUPLE; an ENTRY's names; a FRAME's variables */
+    PyObject *item[8];    /* of a TUPLE; an ENTRY's names; a FRAME's variables */
     ssize_t count;        /* of items */
     struct _object *back; /* a FRAME's caller, held as CPython does */
     void *extra;          /* a CODE's */
@@ -35,7 +35,7 @@ static long long alive;
 static int refuse_at = -1; /* the how manieth new object is refused */
 static bool error_is_set;
 static PyObject *running; /* the frame that runs */
-static int recursion_limit = 1000;
+static int recursion_limit = 1000, tracing;
 static void (*end_of_extra)(void *);
 
 static struct _object generator_exit = {.references = 1};
@@ -79,7 +79,7 @@ void Py_DecRef(PyObject *o)
 PyObject *PyTuple_New(ssize_t n)
 {
     PyObject *o = made(TUPLE);
-    assert_true(n <= 6);
+    assert_true(n <= 8);
     if (o)
         o->count = n;
     return o;
@@ -140,6 +140,14 @@ PyObject *PyObject_CallFunctionObjArgs(PyObject *callable, ...)
     for (PyObject *o = va_arg(args, PyObject *); o; o = va_arg(args, PyObject *))
         given[n++] = o;
     va_end(args);
+    return callable->function(given, n);
+}
+
+PyObject *PyObject_Vectorcall(PyObject *callable, PyObject *const *args, size_t n, PyObject *names)
+{
+    PyObject *given[8];
+    assert_true(!names && n <= 8);
+    memcpy(given, args, n * sizeof *given);
     return callable->function(given, n);
 }
 
@@ -220,4 +228,21 @@ int Py_GetRecursionLimit(void)
 {
     return recursion_limit;
 }
+void *PyThreadState_Get(void)
+{
+    return &running;
+}
+
+void PyThreadState_EnterTracing(void *state)
+{
+    assert_ptr_equal(state, &running);
+    tracing++;
+}
+
+void PyThreadState_LeaveTracing(void *state)
+{
+    assert_ptr_equal(state, &running);
+    tracing--;
+}
+
 #endif

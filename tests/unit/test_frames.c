@@ -10,11 +10,12 @@
 
 /* ---------------------------------------------------------------- the Python half, and a job */
 
-static PyObject *nothing, *disable, *none, *functions[3];
-static PyObject *event[TW_FRAMES_EVENTS];
+static PyObject *nothing, *disable, *none, *functions[5];
+static PyObject *event[TW_FRAMES_CALLABLES];
 static bool is_own = true, begins_raises;
 static int begun, ended_seen, unset_seen;
-static long long last_number;
+static long long last_number, asked_for;
+static size_t taken_with;
 static PyObject *last_result;
 
 static PyObject *learn(PyObject **given, size_t n)
@@ -77,6 +78,24 @@ static PyObject *ends(PyObject **given, size_t n)
     return none;
 }
 
+static PyObject *gives_way(PyObject **given, size_t n)
+{
+    assert_int_equal(n, 1);
+    assert_int_equal(tracing, 1); /* no tool sees it */
+    asked_for = given[0]->number;
+    Py_IncRef(none);
+    return none;
+}
+
+static PyObject *pythons_use_tool_id(PyObject **given, size_t n)
+{
+    assert_int_equal(given[0]->number, asked_for);
+    assert_int_equal(tracing, 0);
+    taken_with = n;
+    Py_IncRef(none);
+    return none;
+}
+
 static PyObject *function_of(PyObject *(*f)(PyObject **, size_t))
 {
     PyObject *o = made(FUNCTION);
@@ -92,16 +111,19 @@ static int start(void **state)
     functions[0] = function_of(learn);
     functions[1] = function_of(begins);
     functions[2] = function_of(ends);
-    PyObject *const all[] = {functions[0], functions[1], functions[2], nothing, disable, none};
-    PyObject *given = PyTuple_New(6);
-    for (ssize_t i = 0; i < 6; i++) {
+    functions[3] = function_of(gives_way);
+    functions[4] = function_of(pythons_use_tool_id);
+    PyObject *const all[] = {functions[0], functions[1], functions[2], nothing,
+                             disable,      none,         functions[3], functions[4]};
+    PyObject *given = PyTuple_New(8);
+    for (ssize_t i = 0; i < 8; i++) {
         Py_IncRef(all[i]);
         PyTuple_SetItem(given, i, all[i]);
     }
     PyObject *callbacks = tw_agent_frames_start(given);
     Py_DecRef(given);
-    assert_int_equal(callbacks->count, TW_FRAMES_EVENTS);
-    for (ssize_t i = 0; i < TW_FRAMES_EVENTS; i++) {
+    assert_int_equal(callbacks->count, TW_FRAMES_CALLABLES);
+    for (ssize_t i = 0; i < TW_FRAMES_CALLABLES; i++) {
         event[i] = callbacks->item[i];
         Py_IncRef(event[i]);
     }
@@ -402,6 +424,19 @@ static void test_no_memory_where_a_code_is_met_first(void **state)
     assert_int_equal(not_watched, 2); /* no flags and names, no place in the code */
 }
 
+static void test_the_job_takes_a_place_among_the_tools(void **state)
+{
+    (void)state;
+    PyObject *id = PyLong_FromUnsignedLongLong(4);
+    PyObject *const args[] = {id, none};
+    PyObject *answer = event[TW_FRAMES_USE_TOOL]->method(NULL, args, 2);
+    assert_ptr_equal(answer, none);
+    Py_DecRef(answer);
+    assert_int_equal(asked_for, 4); /* we are asked first, then Python does it */
+    assert_int_equal(taken_with, 2);
+    Py_DecRef(id);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin_test, end_test)
@@ -415,6 +450,7 @@ int main(void)
         TEST(test_a_function_that_raises_what_ends_generators),
         TEST(test_what_a_signal_handler_raises_goes_on),
         TEST(test_another_thread_is_counted_only),
+        TEST(test_the_job_takes_a_place_among_the_tools),
         TEST(test_no_memory),
         TEST(test_no_memory_where_a_code_is_met_first),
     };

@@ -18,7 +18,7 @@ import sys
 from . import at_end, calls, consumers, core, faults, native
 from .core import S, T
 
-TOOL = 4  # of the six that sys.monitoring has; it names 0, 1, 2 and 5
+TOOLS = (4, 3)  # of the six places that sys.monitoring has; it names 0, 1, 2 and 5
 _RESUMES, _COROUTINE = 0x20, 0x80 | 0x200  # flags of code
 CALLS, ELSEWHERE, DEEP, FULL = range(4)  # as in agents/python/frames.h
 # A script that imports one of these is watched otherwise, or shows what counts.
@@ -28,7 +28,7 @@ _OTHERS = (
 _IMPORTS = re.compile(r"^[ \t]*(?:import|from)[ \t]+(?:%s)\b" % _OTHERS, re.M)
 
 NEVER = "not watched"
-_state = {"on": False, "lost": "", "armed": False, "count": None}
+_state = {"on": False, "lost": "", "armed": False, "count": None, "tool": None, "use_tool_id": None}
 
 
 # ---------------------------------------------------------------- what frames.c calls
@@ -49,7 +49,7 @@ def _learn(code):
             return calls.NOTHING
         e = sys.monitoring.events
         wanted = e.PY_START | e.PY_RETURN | (e.PY_YIELD if code.co_flags & _RESUMES else 0)
-        sys.monitoring.set_local_events(TOOL, code, wanted)
+        sys.monitoring.set_local_events(_state["tool"], code, wanted)
         return entry
     except Exception as error:
         faults.pass_on(error)
@@ -71,6 +71,15 @@ def _ends(entry, token, variables, result, error):
         calls.ends(entry, token, variables, result, frame.f_lineno, frame.f_back, error)
 
 
+def _gives_way(tool):
+    """The job takes a place among the tools of sys.monitoring: it gets it also where it is ours.
+    The events that we have switched off would stay off for who has the place then.
+    """
+    if _state["on"] and tool == _state["tool"]:
+        _leave("from where another tool took its place in sys.monitoring on")
+        sys.monitoring.restart_events()
+
+
 def _count(entry, which):
     return _state["count"](entry.code, which)
 
@@ -85,21 +94,25 @@ def _start():
         return NEVER
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return "this Python runs without its lock"
-    if tool.get_tool(TOOL) is not None:
-        return "another tool has the place"
+    free = [place for place in TOOLS if tool.get_tool(place) is None]
+    if not free:
+        return "other tools have its places in sys.monitoring"
     library = ctypes.PyDLL(native.library().path)
     start, count = library.tw_agent_frames_start, library.tw_agent_frames_count
     start.argtypes, start.restype = [ctypes.py_object], ctypes.py_object
     count.argtypes, count.restype = [ctypes.py_object, ctypes.c_int], ctypes.c_uint64
-    callbacks = start((_learn, _begins, _ends, calls.NOTHING, tool.DISABLE, None))
-    if not callbacks:
+    given = (_learn, _begins, _ends, calls.NOTHING, tool.DISABLE, None, _gives_way)
+    made = start((*given, tool.use_tool_id))
+    if not made:
         return NEVER
     e = tool.events
-    tool.use_tool_id(TOOL, "twinrun")
-    for event, callback in zip((e.PY_START, e.PY_RETURN, e.PY_YIELD, e.PY_UNWIND), callbacks):
-        tool.register_callback(TOOL, event, callback)
+    place = _state["tool"] = free[0]
+    tool.use_tool_id(place, "twinrun")
+    for event, callback in zip((e.PY_START, e.PY_RETURN, e.PY_YIELD, e.PY_UNWIND), made):
+        tool.register_callback(place, event, callback)
+    _state["use_tool_id"], tool.use_tool_id = (tool.use_tool_id, made[-1]), made[-1]
     _state["count"], _state["on"] = count, True
-    tool.set_events(TOOL, e.PY_START | e.PY_UNWIND)
+    tool.set_events(place, e.PY_START | e.PY_UNWIND)
     return ""
 
 
@@ -180,14 +193,17 @@ def stop():
     if not _state["on"]:
         return
     _state["on"] = False
-    tool = sys.monitoring
-    if tool.get_tool(TOOL) != "twinrun":
-        _state["lost"] = _state["lost"] or "another tool took the place"
+    tool, place = sys.monitoring, _state["tool"]
+    pythons, ours = _state["use_tool_id"]
+    if tool.use_tool_id is ours:
+        tool.use_tool_id = pythons
+    if tool.get_tool(place) != "twinrun":
+        _state["lost"] = _state["lost"] or "another tool took its place in sys.monitoring"
         return
-    tool.set_events(TOOL, 0)
+    tool.set_events(place, 0)
     for entry in calls.functions:
-        tool.set_local_events(TOOL, entry.code, 0)
-    tool.free_tool_id(TOOL)
+        tool.set_local_events(place, entry.code, 0)
+    tool.free_tool_id(place)
 
 
 def _at_exit():
