@@ -82,6 +82,7 @@ TW_WEAK int PyUnstable_Code_SetExtra(PyObject *code, ssize_t index, void *extra)
 TW_WEAK PyObject *PyFrame_GetVar(PyObject *frame, PyObject *name);
 TW_WEAK PyObject *PyFrame_GetBack(PyObject *frame);
 TW_WEAK PyObject *PyEval_GetFrame(void);
+TW_WEAK PyObject *PyObject_Type(PyObject *o);
 TW_WEAK PyObject *PyObject_GetAttrString(PyObject *o, const char *name);
 TW_WEAK int Py_GetRecursionLimit(void);
 TW_WEAK void *PyThreadState_Get(void);

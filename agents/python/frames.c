@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#define PY_VARARGS 0x04
+#define PY_VARKEYWORDS 0x08
 #define PY_RESUMES (0x20 | 0x80 | 0x200) /* generators, coroutines, asynchronous generators */
 #define ALL_CALLS 1024                   /* of a function are looked at: the first ones */
 #define SPARSE_BITS 4                    /* then 2^4 of each doubling of their number */
@@ -33,8 +35,10 @@ struct open_call {
 
 /* What is kept of a code. */
 struct known {
-    PyObject *entry; /* Python's name for it; NULL: it is none of the job's functions */
-    PyObject *names; /* of its variables */
+    PyObject *entry;   /* Python's name for it; NULL: it is none of the job's functions */
+    PyObject *names;   /* of its variables */
+    ssize_t arguments; /* how many of them, from the first on */
+    ssize_t rest;      /* the one that holds a tuple of arguments; -1: none */
     long long flags;
     uint64_t count[TW_FRAMES_COUNTS];
     int open_count;
@@ -44,6 +48,9 @@ struct known {
 static struct tw_frames_given py;
 static ssize_t slot = -1;
 static pthread_t main_thread;
+/* The call of a signal's handler that runs. Where it came hangs on the clock: what is called in it
+ * is counted apart, and not looked at. */
+static PyObject *handler; /* its frame, borrowed */
 
 static void forget(void *extra)
 {
@@ -69,6 +76,16 @@ static struct known *known_of(PyObject *code)
     return extra;
 }
 
+static bool number_of(PyObject *o, const char *name, long long *to)
+{
+    PyObject *found = PyObject_GetAttrString(o, name);
+    if (!found)
+        return false;
+    *to = PyLong_AsLongLong(found);
+    Py_DecRef(found);
+    return true;
+}
+
 /* The code is met for the first time. NULL: no memory, or an exception of the job's is set. */
 static struct known *learn(PyObject *code)
 {
@@ -76,13 +93,14 @@ static struct known *learn(PyObject *code)
     if (!entry)
         return NULL;
     struct known *k = tw_calloc(1, sizeof *k);
+    long long arguments = 0;
     if (k && entry != py.nothing) {
-        PyObject *flags = PyObject_GetAttrString(code, "co_flags");
-        if (flags) {
-            k->flags = PyLong_AsLongLong(flags);
-            Py_DecRef(flags);
+        if (number_of(code, "co_flags", &k->flags) && number_of(entry, "arguments", &arguments))
             k->names = PyObject_GetAttrString(entry, "names");
-        }
+        k->arguments = (ssize_t)arguments;
+        k->rest = -1;
+        if (k->flags & PY_VARARGS) /* behind it is only the one for keywords */
+            k->rest = k->arguments - 1 - ((k->flags & PY_VARKEYWORDS) != 0);
         if (k->names)
             k->entry = give(entry);
         PyErr_Clear();
@@ -135,6 +153,58 @@ static PyObject *variables_of(const struct known *k, PyObject *frame)
     return found;
 }
 
+static bool is_frame(PyObject *o)
+{
+    PyObject *type = PyObject_Type(o);
+    Py_DecRef(type);
+    return type == py.frame_type;
+}
+
+/* Is a call given a frame, as a signal's handler is? */
+static bool is_given_a_frame(const struct known *k, PyObject *frame)
+{
+    bool found = false;
+    for (ssize_t i = 0; !found && i < k->arguments; i++) {
+        PyObject *value = PyFrame_GetVar(frame, PyTuple_GetItem(k->names, i));
+        if (!value) {
+            PyErr_Clear();
+            continue;
+        }
+        found = is_frame(value);
+        for (ssize_t n = i == k->rest ? PyTuple_Size(value) : 0; !found && n > 0; n--)
+            found = is_frame(PyTuple_GetItem(value, n - 1));
+        Py_DecRef(value);
+    }
+    return found;
+}
+
+/* A call of the job begins: whether it is a handler's, or within one. */
+static bool begins_apart(struct known *k)
+{
+    if (handler) {
+        k->count[TW_FRAMES_APART]++;
+        return true;
+    }
+    PyObject *frame = k->arguments > 0 ? PyEval_GetFrame() : NULL;
+    if (!frame || !is_given_a_frame(k, frame))
+        return false;
+    handler = frame;
+    k->count[TW_FRAMES_HANDLER]++;
+    return true;
+}
+
+/* The same at the end of a call. */
+static bool ends_apart(struct known *k)
+{
+    if (!handler)
+        return false;
+    if (PyEval_GetFrame() == handler)
+        handler = NULL;
+    else if (k->flags & PY_RESUMES) /* other calls were counted where they began */
+        k->count[TW_FRAMES_APART]++;
+    return true;
+}
+
 /* Whether this call is one to look at, and where it runs. NULL: it is not. */
 static PyObject *frame_to_look_at(struct known *k, bool whatever_open)
 {
@@ -182,6 +252,8 @@ static PyObject *started(PyObject *self, PyObject *const *args, ssize_t n)
         return give(py.none);
     }
     if (k->flags & PY_RESUMES) /* is counted and looked at where it yields and returns */
+        return give(py.none);
+    if (!k->count[TW_FRAMES_FULL] && begins_apart(k))
         return give(py.none);
     if (!count_call(k))
         return give(py.disable);
@@ -256,6 +328,8 @@ static PyObject *ended(PyObject *code, PyObject *result, PyObject *error)
         return give(error ? py.none : py.disable);
     if (!pthread_equal(pthread_self(), main_thread))
         return give(py.none);
+    if (ends_apart(k))
+        return give(py.none);
     if (k->flags & PY_RESUMES)
         return resumed(k, result, error);
     PyObject *token = close_call(k);
@@ -319,8 +393,8 @@ PyObject *tw_agent_frames_start(PyObject *given)
     };
     const bool have = PyUnstable_Eval_RequestCodeExtraIndex && PyUnstable_Code_GetExtra &&
                       PyUnstable_Code_SetExtra && PyFrame_GetVar && PyFrame_GetBack &&
-                      PyEval_GetFrame && PyObject_GetAttrString && PyObject_Vectorcall &&
-                      PyThreadState_Get && PyThreadState_EnterTracing &&
+                      PyEval_GetFrame && PyObject_GetAttrString && PyObject_Type &&
+                      PyObject_Vectorcall && PyThreadState_Get && PyThreadState_EnterTracing &&
                       PyThreadState_LeaveTracing && Py_GetRecursionLimit && &PyExc_GeneratorExit;
     const size_t count = sizeof py / sizeof(PyObject *);
     if (!have || PyTuple_Size(given) != (ssize_t)count)

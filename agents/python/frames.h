@@ -11,7 +11,7 @@
 
 /* What Python gives at the start, as a tuple in this order. */
 struct tw_frames_given {
-    PyObject *learn;   /* (code) -> entry, with entry.names; or nothing */
+    PyObject *learn;   /* (code) -> entry, with entry.names and entry.arguments; or nothing */
     PyObject *begins;  /* (entry, number, variables) -> token or nothing */
     PyObject *ends;    /* (entry, token or nothing, variables, result or nothing, error or None) */
     PyObject *nothing; /* stands for a variable that is not set, and the result of an exception */
@@ -19,6 +19,7 @@ struct tw_frames_given {
     PyObject *none;
     PyObject *gives_way;   /* (tool id): the job is about to take it */
     PyObject *use_tool_id; /* of sys.monitoring */
+    PyObject *frame_type;
 };
 
 /* The callables that we make, in this order: callbacks of four events, and what stands for
@@ -38,6 +39,8 @@ enum tw_frames_count {
     TW_FRAMES_ELSEWHERE, /* calls on other threads */
     TW_FRAMES_DEEP,      /* calls that were due for a look, but too deep in others */
     TW_FRAMES_FULL,      /* 1: there were more calls than are counted, or no memory for one */
+    TW_FRAMES_HANDLER,   /* calls that were given a frame, as a signal's handler is */
+    TW_FRAMES_APART,     /* calls within one of those, of whatever function */
     TW_FRAMES_COUNTS,
 };
 

@@ -127,6 +127,71 @@ def test_what_differs_where_nobody_looks_is_never_same(name, tmp_path):
     assert code == 3 and any(told in text for text in verdict["unseen"]), verdict
 
 
+# A signal comes at a chosen place: another one in the second run. WHEN: in which call of step()
+SIGNALLED = """
+import os, signal, sys
+import numpy as np
+sys.second = os.path.exists("second")  # no variable of the job, which would differ itself
+open("second", "w").close()
+kept = np.zeros(3)
+
+def saved(w):
+    hidden = w * HIDDEN
+    for i in parts(hidden):
+        kept[0] = KEPT
+
+def parts(w):
+    for i in range(2):
+        yield w[i]
+
+def handler(number, frame):
+    saved(np.ones(3))
+
+class Handler:
+    def __call__(self, *given):
+        saved(np.ones(3))
+
+def step(w, i):
+    if i == (WHEN):
+        signal.raise_signal(signal.SIGUSR1)
+    saved(w)
+    return w * 0.5
+
+def main():
+    signal.signal(signal.SIGUSR1, HANDLER)
+    w = np.arange(3.0)
+    for i in range(6):
+        w = step(w, i)
+
+main()
+"""
+
+
+def check_signalled(folder, handler="handler", when="4 if sys.second else 2", hidden="1", kept="1"):
+    text = SIGNALLED.replace("HANDLER", handler).replace("WHEN", when)
+    return check_script(folder, text.replace("HIDDEN", hidden).replace("KEPT", kept))
+
+
+@pytest.mark.parametrize("handler", ["handler", "Handler()"])
+def test_where_a_signal_came_is_no_difference(handler, tmp_path):
+    code, verdict = check_signalled(tmp_path, handler)
+    assert code == 3, verdict
+    told = " and ".join(verdict["unseen"])
+    name = "handler" if handler == "handler" else "Handler.__call__"
+    assert f"what {name} computed, which is called with a frame" in told, told
+    for function in ("saved", "parts"):
+        assert f"calls of {function} by what is called with a frame" in told, told
+
+
+def test_what_differs_in_a_handler_is_never_same(tmp_path):
+    """Hidden in it, nobody looks; what it leaves to the script is compared."""
+    code, verdict = check_signalled(tmp_path, hidden="(1 if w[0] == 0 or not sys.second else 2)")
+    assert code == 3 and verdict["unseen"], verdict
+    (tmp_path / "second").unlink()
+    code, verdict = check_signalled(tmp_path, kept="2 if w[0] and sys.second else kept[0]")
+    assert code == 1 and verdict["first"]["name"] == "kept", verdict
+
+
 def test_names_that_the_verdict_has_no_room_for_keep_it_from_same(tmp_path):
     lines = "".join("    began_%030d = time.time()\n" % i for i in range(20))
     text = BEGIN + "import time\ndef main():\n    w = np.ones(3)\n" + lines + "main()\n"

@@ -22,8 +22,8 @@ enum kind { SIMPLE, TUPLE, FUNCTION, METHOD, CODE, ENTRY, FRAME, NUMBER };
 struct _object {
     enum kind kind;
     long long references;
-    long long number;     /* of a NUMBER; a CODE's flags */
-    PyObject *item[8];    /* of a TUPLE; an ENTRY's names; a FRAME's variables */
+    long long number;     /* of a NUMBER; a CODE's flags; an ENTRY's arguments */
+    PyObject *item[9];    /* of a TUPLE; an ENTRY's names; a FRAME's variables */
     ssize_t count;        /* of items */
     struct _object *back; /* a FRAME's caller, held as CPython does */
     void *extra;          /* a CODE's */
@@ -79,7 +79,7 @@ void Py_DecRef(PyObject *o)
 PyObject *PyTuple_New(ssize_t n)
 {
     PyObject *o = made(TUPLE);
-    assert_true(n <= 8);
+    assert_true(n <= 9);
     if (o)
         o->count = n;
     return o;
@@ -143,6 +143,14 @@ PyObject *PyObject_CallFunctionObjArgs(PyObject *callable, ...)
     return callable->function(given, n);
 }
 
+static PyObject types[NUMBER + 1]; /* of each kind */
+
+PyObject *PyObject_Type(PyObject *o)
+{
+    types[o->kind].references = 2; /* nobody frees it */
+    return &types[o->kind];
+}
+
 PyObject *PyObject_Vectorcall(PyObject *callable, PyObject *const *args, size_t n, PyObject *names)
 {
     PyObject *given[8];
@@ -153,13 +161,13 @@ PyObject *PyObject_Vectorcall(PyObject *callable, PyObject *const *args, size_t 
 
 PyObject *PyObject_GetAttrString(PyObject *o, const char *name)
 {
-    if (strcmp(name, "co_flags") == 0) {
-        PyObject *flags = made(NUMBER);
-        if (flags)
-            flags->number = o->number;
-        return flags;
+    if (strcmp(name, "names") != 0) {
+        PyObject *number = made(NUMBER);
+        assert_string_equal(name, o->kind == CODE ? "co_flags" : "arguments");
+        if (number)
+            number->number = o->number;
+        return number;
     }
-    assert_string_equal(name, "names");
     if (!o->item[0]) {
         error_is_set = true;
         return NULL;

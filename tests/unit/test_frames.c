@@ -12,6 +12,7 @@
 
 static PyObject *nothing, *disable, *none, *functions[5];
 static PyObject *event[TW_FRAMES_CALLABLES];
+static int arguments; /* of the functions that are learned */
 static bool is_own = true, begins_raises;
 static int begun, ended_seen, unset_seen;
 static long long last_number, asked_for;
@@ -43,6 +44,7 @@ static PyObject *learn(PyObject **given, size_t n)
     if (entry) {
         entry->item[0] = names;
         entry->count = 1;
+        entry->number = arguments;
     }
     return entry;
 }
@@ -113,10 +115,10 @@ static int start(void **state)
     functions[2] = function_of(ends);
     functions[3] = function_of(gives_way);
     functions[4] = function_of(pythons_use_tool_id);
-    PyObject *const all[] = {functions[0], functions[1], functions[2], nothing,
-                             disable,      none,         functions[3], functions[4]};
-    PyObject *given = PyTuple_New(8);
-    for (ssize_t i = 0; i < 8; i++) {
+    PyObject *const all[] = {functions[0], functions[1], functions[2], nothing,      disable,
+                             none,         functions[3], functions[4], &types[FRAME]};
+    PyObject *given = PyTuple_New(9);
+    for (ssize_t i = 0; i < 9; i++) {
         Py_IncRef(all[i]);
         PyTuple_SetItem(given, i, all[i]);
     }
@@ -136,7 +138,7 @@ static long long alive_before;
 static int begin_test(void **state)
 {
     (void)state;
-    begun = ended_seen = unset_seen = 0;
+    begun = ended_seen = unset_seen = arguments = 0;
     is_own = true;
     begins_raises = error_is_set = false;
     recursion_limit = 1000;
@@ -404,7 +406,7 @@ static void test_no_memory_where_a_code_is_met_first(void **state)
 {
     (void)state;
     int not_watched = 0;
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 11; i++) {
         PyObject *code = code_of(0);
         enter();
         refuse_at = i;
@@ -419,9 +421,53 @@ static void test_no_memory_where_a_code_is_met_first(void **state)
         leave();
         Py_DecRef(code);
         not_watched += answer == disable;
-        assert_int_equal(refused, i < 9);
+        assert_int_equal(refused, i < 10);
     }
-    assert_int_equal(not_watched, 2); /* no flags and names, no place in the code */
+    assert_int_equal(not_watched, 3); /* no flags, arguments; no place in the code */
+}
+
+/* Where a signal comes must not decide what is looked at: neither which calls, nor their numbers.
+ */
+static void test_calls_in_a_handler_are_counted_apart(void **state)
+{
+    (void)state;
+    PyObject *plain = code_of(0), *gives = code_of(0x20), *value = made(SIMPLE);
+    arguments = 1;
+    PyObject *catches = code_of(0x04);
+    for (int in_a_tuple = 0; in_a_tuple < 2; in_a_tuple++) {
+        PyObject *code = in_a_tuple ? catches : plain;
+        call(code); /* with an argument that is no frame */
+        enter();
+        PyObject *tuple = in_a_tuple ? PyTuple_New(1) : NULL;
+        Py_DecRef(running->item[0]);
+        running->item[0] = tuple ? tuple : made(FRAME);
+        if (tuple)
+            PyTuple_SetItem(tuple, 0, made(FRAME));
+        const int before = begun;
+        assert_ptr_equal(tell(TW_FRAMES_STARTED, code, NULL), none);
+        call(plain);
+        call(catches);
+        enter();
+        tell(TW_FRAMES_STARTED, gives, NULL);
+        tell(TW_FRAMES_YIELDED, gives, value);
+        leave();
+        tell(in_a_tuple ? TW_FRAMES_UNWOUND : TW_FRAMES_RETURNED, code, value);
+        leave();
+        assert_int_equal(begun, before);
+        assert_int_equal(counted(code, TW_FRAMES_HANDLER), 1);
+        assert_int_equal(counted(code, TW_FRAMES_CALLS), 1);
+    }
+    assert_int_equal(ended_seen, begun);
+    assert_int_equal(counted(plain, TW_FRAMES_APART), 2);
+    assert_int_equal(counted(catches, TW_FRAMES_APART), 2);
+    assert_int_equal(counted(gives, TW_FRAMES_APART), 2);
+    assert_int_equal(counted(gives, TW_FRAMES_CALLS), 0);
+    call(plain); /* and then all is as before */
+    assert_int_equal(last_number, 2);
+    Py_DecRef(plain);
+    Py_DecRef(catches);
+    Py_DecRef(gives);
+    Py_DecRef(value);
 }
 
 static void test_the_job_takes_a_place_among_the_tools(void **state)
@@ -450,6 +496,7 @@ int main(void)
         TEST(test_a_function_that_raises_what_ends_generators),
         TEST(test_what_a_signal_handler_raises_goes_on),
         TEST(test_another_thread_is_counted_only),
+        TEST(test_calls_in_a_handler_are_counted_apart),
         TEST(test_the_job_takes_a_place_among_the_tools),
         TEST(test_no_memory),
         TEST(test_no_memory_where_a_code_is_met_first),

@@ -11,7 +11,6 @@ run is not "same".
 import dis
 import os
 import sys
-import types
 
 from . import buffers, clock_names, consumers, core, look, native, sites, tensors
 from .core import S, hook
@@ -217,10 +216,6 @@ def _ends(entry, token, variables, result, line, caller, error):
 def begins(entry, number, variables, caller):
     """A Token; NOTHING where the call is not looked at."""
     if not wanted(entry, number):
-        return NOTHING
-    if any(type(value) is types.FrameType for value in variables[: entry.arguments]):
-        # a signal's handler, or a debugger's function: it is called when it may be
-        core.unseen("what %s computed, which is called with a frame" % entry.label)
         return NOTHING
     token = _begins(entry, variables, caller)
     return NOTHING if token is None else token

@@ -14,13 +14,14 @@ import ctypes
 import os
 import re
 import sys
+import types
 
 from . import at_end, calls, consumers, core, faults, native
 from .core import S, T
 
 TOOLS = (4, 3)  # of the six places that sys.monitoring has; it names 0, 1, 2 and 5
 _RESUMES, _COROUTINE = 0x20, 0x80 | 0x200  # flags of code
-CALLS, ELSEWHERE, DEEP, FULL = range(4)  # as in agents/python/frames.h
+CALLS, ELSEWHERE, DEEP, FULL, HANDLER, APART = range(6)  # as in agents/python/frames.h
 # A script that imports one of these is watched otherwise, or shows what counts.
 _OTHERS = (
     "torch|jax|tensorflow|keras|twinrun|mpi4py|lightning|pytorch_lightning|transformers|accelerate"
@@ -102,7 +103,7 @@ def _start():
     start.argtypes, start.restype = [ctypes.py_object], ctypes.py_object
     count.argtypes, count.restype = [ctypes.py_object, ctypes.c_int], ctypes.c_uint64
     given = (_learn, _begins, _ends, calls.NOTHING, tool.DISABLE, None, _gives_way)
-    made = start((*given, tool.use_tool_id))
+    made = start((*given, tool.use_tool_id, types.FrameType))
     if not made:
         return NEVER
     e = tool.events
@@ -215,6 +216,10 @@ def _at_exit():
     for entry in calls.functions:
         if _count(entry, ELSEWHERE):
             core.unseen("calls of %s on other threads, whose order is their own" % entry.label)
+        if _count(entry, HANDLER):
+            core.unseen("what %s computed, which is called with a frame" % entry.label)
+        if _count(entry, APART):
+            core.unseen("calls of %s by what is called with a frame" % entry.label)
     calls.tell(lambda entry: (_count(entry, CALLS), bool(_count(entry, FULL))))
 
 
