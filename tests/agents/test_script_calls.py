@@ -192,6 +192,44 @@ def test_what_differs_in_a_handler_is_never_same(tmp_path):
     assert code == 1 and verdict["first"]["name"] == "kept", verdict
 
 
+RAISES = """
+import os, sys
+import numpy as np
+sys.second = os.path.exists("second")
+open("second", "w").close()
+
+def f(w):
+    raise RAISED
+
+def main():
+    w = np.ones(3)
+    try:
+        f(w)
+    except LookupError as error:
+        kept = len(str(error)) * KEPT
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "raised, kept, name",
+    [
+        ("(KeyError if sys.second else IndexError)()", "0.5", "exception"),
+        ("KeyError('%d at %#x' % (os.getpid(), id(object())))", "0", None),
+        ("KeyError('x' * (2 if sys.second else 1))", "0.5", "kept"),
+    ],
+)
+def test_of_an_exception_the_type_is_compared_and_what_is_made_of_its_text(
+    raised, kept, name, tmp_path
+):
+    code, verdict = check_script(tmp_path, RAISES.replace("RAISED", raised).replace("KEPT", kept))
+    if name is None:
+        assert (code, verdict["unseen"]) == (0, []), verdict
+    else:
+        assert (code, verdict["first"]["name"]) == (1, name), verdict
+
+
 def test_names_that_the_verdict_has_no_room_for_keep_it_from_same(tmp_path):
     lines = "".join("    began_%030d = time.time()\n" % i for i in range(20))
     text = BEGIN + "import time\ndef main():\n    w = np.ones(3)\n" + lines + "main()\n"
