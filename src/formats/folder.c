@@ -207,31 +207,6 @@ static int add_file(struct twin_tensors *f, struct tw_folder *d,
     return rc;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Two parts of a model may both claim one tensor, and nobody could say which of them counts: an
- * error. */
-static int check_names(const struct twin_tensors *f, struct twin_error *err)
-{
-    const size_t n = twin_tensors_count(f);
-    const char **name = tw_calloc(n + 1, sizeof *name);
-    int rc = name ? 0 : tw_no_memory(err, "for the list of %s", tw_tensors_source(f)->name);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        name[i] = twin_tensors_at(f, i)->name;
-    if (rc == 0)
-        qsort(name, n, sizeof *name, by_name);
-    for (size_t i = 1; i < n && rc == 0; i++)
-        if (strcmp(name[i - 1], name[i]) == 0)
-            rc = twin_error_set(err, TWIN_EFORMAT,
-                                "%s: two files hold a tensor %s: which of them counts?",
-                                tw_tensors_source(f)->name, name[i]);
-    tw_free(name);
-    return rc;
-}
-
 /* All indexes are read first: whether a file is a part of a model decides the names of its tensors.
  */
 int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count,
@@ -256,7 +231,7 @@ int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file,
     for (size_t i = 0; i < count && rc == 0; i++)
         rc = add_file(f, d, &file[i], parts, err);
     json_decref(parts);
-    return rc ? rc : check_names(f, err);
+    return rc ? rc : tw_tensors_check_names(f, err);
 }
 
 void tw_folder_free(struct tw_folder *d)

@@ -115,7 +115,14 @@ const struct tw_zip_entry *tw_zip_find(const struct tw_zip *z, const char *name)
 /* ---- one reader each */
 int tw_npy_list(struct twin_tensors *f, struct twin_error *err);
 int tw_npz_list(struct twin_tensors *f, const struct tw_zip *z, struct twin_error *err);
+/* An error when two tensors have one name. */
+int tw_tensors_check_names(const struct twin_tensors *f, struct twin_error *err);
 int tw_safetensors_list(struct twin_tensors *f, struct twin_error *err);
+/* The file of HDF5 that these bytes of the source are. */
+int tw_hdf5_list(struct twin_tensors *f, uint64_t base, uint64_t size, struct twin_error *err);
+/* Does this archive look like one of Keras? */
+bool tw_keras_is(const struct tw_zip *z);
+int tw_keras_list(struct twin_tensors *f, const struct tw_zip *z, struct twin_error *err);
 int tw_torch_list(struct twin_tensors *f, const struct tw_zip *z, const char *pickle,
                   struct twin_error *err);
 int tw_torch_legacy_list(struct twin_tensors *f, struct twin_error *err);

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -336,6 +337,30 @@ int tw_tensors_add(struct twin_tensors *f, const struct tw_found *t, struct twin
     return 0;
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two parts of a model may both claim one tensor, and nobody could say which of them counts. */
+int tw_tensors_check_names(const struct twin_tensors *f, struct twin_error *err)
+{
+    const size_t n = twin_tensors_count(f);
+    const char **name = tw_calloc(n + 1, sizeof *name);
+    int rc = name ? 0 : tw_no_memory(err, "for the list of %s", f->source.name);
+    for (size_t i = 0; i < n && rc == 0; i++)
+        name[i] = twin_tensors_at(f, i)->name;
+    if (rc == 0)
+        qsort(name, n, sizeof *name, by_name);
+    for (size_t i = 1; i < n && rc == 0; i++)
+        if (strcmp(name[i - 1], name[i]) == 0)
+            rc = twin_error_set(err, TWIN_EFORMAT,
+                                "%s: two files hold a tensor %s: which of them counts?",
+                                f->source.name, name[i]);
+    tw_free(name);
+    return rc;
+}
+
 /* ---- opening */
 
 /* A zip file: a checkpoint when a data.pkl lies directly below a folder of it, else arrays. */
@@ -354,7 +379,10 @@ static int list_zip(struct twin_tensors *f, struct twin_error *err)
             pickle = z.entry[i].name;
         arrays |= tw_ends(z.entry[i].name, ".npy");
     }
-    if (pickle) {
+    if (tw_keras_is(&z)) {
+        f->kind = TWIN_TENSORS_KERAS;
+        rc = tw_keras_list(f, &z, err);
+    } else if (pickle) {
         f->kind = TWIN_TENSORS_TORCH;
         rc = tw_torch_list(f, &z, pickle, err);
     } else if (arrays || z.count == 0) {
@@ -363,7 +391,7 @@ static int list_zip(struct twin_tensors *f, struct twin_error *err)
     } else {
         rc = twin_error_set(err, TWIN_EUNSUPPORTED,
                             "%s: a zip file that is neither a PyTorch checkpoint (no data.pkl in "
-                            "it) nor .npz (no .npy in it)",
+                            "it) nor .npz (no .npy in it) nor .keras (no *.weights.h5 in it)",
                             f->source.name);
     }
     tw_zip_free(&z);
@@ -375,8 +403,6 @@ static const char *seems(const unsigned char *b, size_t n)
 {
     if (n == 0)
         return "an empty file";
-    if (n >= 4 && memcmp(b, "\x89HDF", 4) == 0)
-        return "HDF5";
     if (n >= 2 && memcmp(b, "\x1f\x8b", 2) == 0)
         return "gzip: unpack it first";
     if (n >= 2 && b[0] == 0x80 && b[1] <= 5)
@@ -391,7 +417,8 @@ static int unknown_format(const struct tw_source *s, const unsigned char *b, siz
                           struct twin_error *err)
 {
     return twin_error_set(err, TWIN_EUNSUPPORTED,
-                          "%s: expected .npy, .npz, .safetensors or a PyTorch checkpoint, found %s",
+                          "%s: expected .npy, .npz, .safetensors, .keras, .h5 or a PyTorch "
+                          "checkpoint, found %s",
                           s->name, seems(b, n));
 }
 
@@ -411,6 +438,10 @@ static int list_tensors(struct twin_tensors *f, struct twin_error *err)
     }
     if (n >= 4 && (memcmp(start, "PK\3\4", 4) == 0 || memcmp(start, "PK\5\6", 4) == 0))
         return list_zip(f, err);
+    if (n >= 8 && memcmp(start, "\x89HDF\r\n\x1a\n", 8) == 0) {
+        f->kind = TWIN_TENSORS_HDF5;
+        return tw_hdf5_list(f, 0, f->source.size, err);
+    }
     if (tw_torch_legacy_is(start, n)) {
         f->kind = TWIN_TENSORS_TORCH_LEGACY;
         return tw_torch_legacy_list(f, err);
@@ -577,7 +608,9 @@ const char *twin_tensors_kind_name(enum twin_tensors_kind kind)
                                         "PyTorch",
                                         "PyTorch, old format",
                                         "torch.distributed.checkpoint",
-                                        "folder"};
+                                        "folder",
+                                        "HDF5",
+                                        "Keras"};
     return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "?";
 }
 

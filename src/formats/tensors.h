@@ -2,8 +2,9 @@
 #ifndef TWIN_TENSORS_H
 #define TWIN_TENSORS_H
 /*
- * Numbers from other people's files: NumPy's .npy and .npz, safetensors, and PyTorch checkpoints
- * (the zip format, and the one before it; folders of torch.distributed.checkpoint). Room:
+ * Numbers from other people's files: NumPy's .npy and .npz, safetensors, PyTorch checkpoints (the
+ * zip format, and the one before it; folders of torch.distributed.checkpoint), HDF5 and Keras's
+ * archives. Room:
  * src/formats. docs/internals/formats.md says what is checked.
  *
  *     struct twin_tensors *f;
@@ -33,7 +34,9 @@ enum twin_tensors_kind {
     TWIN_TENSORS_TORCH,
     TWIN_TENSORS_TORCH_LEGACY,
     TWIN_TENSORS_TORCH_DISTRIBUTED,
-    TWIN_TENSORS_FOLDER
+    TWIN_TENSORS_FOLDER,
+    TWIN_TENSORS_HDF5,
+    TWIN_TENSORS_KERAS
 };
 
 struct twin_tensors; /* an open file */

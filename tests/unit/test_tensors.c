@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of tensors: the samples of tests/golden/tensors (written by make.py there with NumPy,
- * PyTorch and safetensors), wrong use, and every allocation made to fail.
+ * PyTorch and safetensors, and by make_keras.py), wrong use, and every allocation made to fail.
  * tests/agents/test_tensors.py has the many cases. */
 #include "src/formats/tensors.h"
 
@@ -19,7 +19,7 @@
 static const char *const samples[] = {
     "c-order.npy",  "fortran-big-endian.npy", "version-3.npy", "stored.npz",
     "deflated.npz", "three.safetensors",      "zip.pt",        "old.pt",
-    "module.pt"};
+    "module.pt",    "old-groups.h5",          "new-groups.h5", "model.keras"};
 
 static void path_of(char out[512], const char *name)
 {
@@ -90,6 +90,9 @@ static void values(void **state)
     is_w("stored.npz", "w", TWIN_F32, 0);
     is_w("deflated.npz", "w", TWIN_F32, 0);
     is_w("three.safetensors", "w", TWIN_F32, 0);
+    is_w("old-groups.h5", "layers/dense/w", TWIN_F32, 0);
+    is_w("new-groups.h5", "a/w", TWIN_F32, 0);
+    is_w("new-groups.h5", "b/w", TWIN_F64, 0);
     const char *const torch[] = {"zip.pt", "old.pt"};
     for (int i = 0; i < 2; i++) {
         is_w(torch[i], "model/w", TWIN_F32, 0);
