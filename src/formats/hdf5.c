@@ -79,7 +79,7 @@ struct object {
 
 static const char *path_of(const struct hdf5 *h)
 {
-    return h->path.len ? (const char *)h->path.data : "/";
+    return h->path.len ? h->path.data : "/";
 }
 
 static int damaged(const struct hdf5 *h, const char *what)
@@ -309,9 +309,12 @@ static bool read_layout(const struct hdf5 *h, struct cursor *c, struct object *o
 static int add_value(struct hdf5 *h, const char *name, size_t n, long index,
                      struct twin_tensors_value v)
 {
-    char *full = index < 0 ? tw_printf("%s@%.*s", h->path.len ? path_of(h) : "", (int)n, name)
-                           : tw_printf("%s@%.*s[%ld]", h->path.len ? path_of(h) : "", (int)n, name,
-                                       index);
+    const char *path = h->path.len ? h->path.data : "";
+    char *full;
+    if (index < 0)
+        full = tw_printf("%s@%.*s", path, (int)n, name);
+    else
+        full = tw_printf("%s@%.*s[%ld]", path, (int)n, name, index);
     if (!full)
         return tw_no_memory(h->err, "for a name");
     v.name = full;
@@ -418,7 +421,8 @@ static int attribute_values(struct hdf5 *h, const char *name, size_t n, const st
             rc = heap_text(h, c, &text, &v.text_bytes);
             v.kind = TWIN_VALUE_TEXT;
             v.text = text;
-            rc = rc ? rc : add_value(h, name, n, one ? -1 : (long)i, v);
+            const long index = one ? -1 : (long)i;
+            rc = rc ? rc : add_value(h, name, n, index, v);
             tw_free(text);
         }
         return rc;
@@ -561,7 +565,8 @@ static int read_message(struct hdf5 *h, unsigned kind, unsigned flags, struct cu
         const bool links = kind == MESSAGE_LINK_INFO;
         take(&c, 1);
         const uint64_t order = number(&c, 1);
-        take(&c, order & 1 ? (links ? 8u : 2u) : 0u);
+        const uint64_t number_bytes = links ? 8 : 2;
+        take(&c, order & 1 ? number_bytes : 0);
         const uint64_t heap = address(h, &c);
         if (c.bad)
             return damaged(h, "its header ends too early");
@@ -638,14 +643,14 @@ static int read_part(struct hdf5 *h, struct parts *p, size_t i, struct object *o
             rc = damaged(h, "a part of its header is missing");
         c = (struct cursor){block + 4, block + p->bytes[i] - (p->bytes[i] < 8 ? 0 : 4), rc != 0};
     }
-    const size_t head = p->version == 2 ? 4 + (p->flags & 4 ? 2 : 0) : 8;
+    const size_t order = p->flags & 4 ? 2 : 0; /* a number by when it was made */
+    const size_t head = p->version == 2 ? 4 + order : 8;
     while (rc == 0 && (size_t)(c.end - c.at) >= head) {
         const unsigned kind = (unsigned)number(&c, p->version == 2 ? 1 : 2);
         const uint64_t n = number(&c, 2);
         const unsigned flags = (unsigned)number(&c, 1);
         take(&c, head - (p->version == 2 ? 4 : 5));
-        const unsigned char *data = take(&c, n);
-        const struct cursor inside = {data, data + n, false};
+        const struct cursor inside = part_of(&c, n, false);
         if (c.bad)
             rc = damaged(h, "its header ends too early");
         else if (kind == MESSAGE_CONTINUED)
@@ -691,7 +696,9 @@ static int read_symbols(struct hdf5 *h, uint64_t at, const struct names *names, 
         rc = damaged(h, "a group has no list of members");
     const uint64_t count = rc ? 0 : tw_le16(head + 6);
     rc = rc ? rc : read_block(h, at + sizeof head, count * each, &block);
-    struct cursor c = {block, block + (block ? count * each : 0), false};
+    if (rc)
+        return rc;
+    struct cursor c = {block, block + count * each, false};
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         const uint64_t name = number(&c, h->offset_bytes), object = address(h, &c);
         const uint64_t kind = number(&c, 4);
@@ -725,7 +732,9 @@ static int read_tree(struct hdf5 *h, uint64_t at, int level, const struct names 
     const uint64_t count = tw_le16(head + 6);
     const uint64_t bytes = count * (h->offset_bytes + h->length_bytes);
     rc = read_block(h, at + n, bytes, &block);
-    struct cursor c = {block, block + (block ? bytes : 0), false};
+    if (rc)
+        return rc;
+    struct cursor c = {block, block + bytes, false};
     for (uint64_t i = 0; i < count && rc == 0; i++) {
         take(&c, h->length_bytes); /* a name between this child and the one before */
         const uint64_t child = address(h, &c);
