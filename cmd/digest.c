@@ -296,8 +296,8 @@ const struct tw_command tw_command_digest = {
     "print one number for what a checkpoint or a configuration says, or where two differ",
     synopsis,
     "Files of tensors (PyTorch checkpoints of both formats, folders of "
-    "torch.distributed.checkpoint, safetensors, .npy, .npz, HDF5, Keras's archives; or any folder "
-    "with such files in it): "
+    "torch.distributed.checkpoint, safetensors, .npy, .npz, HDF5, Keras's archives, TensorFlow's "
+    "checkpoints by their .index; or any folder with such files in it): "
     "one digest of the tensors by name, type, shape and values, which is the same whatever the "
     "file's format, order, times and names of members; and the SHA-256 of the file, up to 64 MiB "
     "or "

@@ -132,6 +132,14 @@ int tw_dcp_list(struct twin_tensors *f, int folder, struct tw_dcp **out, struct 
 void tw_dcp_free(struct tw_dcp *d);
 int tw_dcp_read(struct tw_dcp *d, const struct twin_tensors_entry *e, size_t i, uint64_t first,
                 uint64_t n, void *out, struct twin_error *err);
+struct tw_bundle;
+/* Is this the index of a checkpoint of TensorFlow? */
+bool tw_bundle_is(const struct tw_source *s);
+/* *out is to be freed after an error, too */
+int tw_bundle_list(struct twin_tensors *f, struct tw_bundle **out, struct twin_error *err);
+void tw_bundle_free(struct tw_bundle *b);
+int tw_bundle_read(const struct tw_bundle *b, const char *name, const struct twin_tensors_entry *e,
+                   size_t i, uint64_t first, uint64_t n, void *out, struct twin_error *err);
 struct tw_folder;
 /* Files of one folder as one list. *out is to be freed after an error, too. */
 int tw_folder_list(struct twin_tensors *f, const struct twin_tensors_file *file, size_t count,

@@ -54,6 +54,7 @@ struct twin_tensors {
     uint64_t budget, charged;
     struct tw_dcp *dcp; /* a folder's: the files behind the list */
     struct tw_folder *folder;
+    struct tw_bundle *bundle; /* TensorFlow's data files */
     const char **skipped;
     size_t skipped_count;
     size_t *by_place; /* hash table of first entries, index + 1, by what they show */
@@ -417,8 +418,8 @@ static int unknown_format(const struct tw_source *s, const unsigned char *b, siz
                           struct twin_error *err)
 {
     return twin_error_set(err, TWIN_EUNSUPPORTED,
-                          "%s: expected .npy, .npz, .safetensors, .keras, .h5 or a PyTorch "
-                          "checkpoint, found %s",
+                          "%s: expected .npy, .npz, .safetensors, .keras, .h5 or a checkpoint of "
+                          "PyTorch or TensorFlow (its .index), found %s",
                           s->name, seems(b, n));
 }
 
@@ -451,6 +452,10 @@ static int list_tensors(struct twin_tensors *f, struct twin_error *err)
         (tw_le32(start + 4) == 0 || tw_ends(f->source.name, ".safetensors"))) {
         f->kind = TWIN_TENSORS_SAFETENSORS;
         return tw_safetensors_list(f, err);
+    }
+    if (tw_bundle_is(&f->source)) {
+        f->kind = TWIN_TENSORS_TENSORFLOW;
+        return tw_bundle_list(f, &f->bundle, err);
     }
     return unknown_format(&f->source, start, n, err);
 }
@@ -580,6 +585,7 @@ void twin_tensors_close(struct twin_tensors *f)
         close(f->source.fd);
     tw_dcp_free(f->dcp);
     tw_folder_free(f->folder);
+    tw_bundle_free(f->bundle);
     tw_unpack_free(f->unpack);
     tw_free(f->whole);
     tw_free(f->tensor);
@@ -610,7 +616,8 @@ const char *twin_tensors_kind_name(enum twin_tensors_kind kind)
                                         "torch.distributed.checkpoint",
                                         "folder",
                                         "HDF5",
-                                        "Keras"};
+                                        "Keras",
+                                        "TensorFlow"};
     return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "?";
 }
 
@@ -744,7 +751,8 @@ static void gather_elements(const struct stored *s, const unsigned char *from, u
 bool twin_tensors_by_several(const struct twin_tensors *f, size_t i)
 {
     const struct stored *s = i < f->count ? &f->tensor[i] : NULL;
-    return s && !f->dcp && !f->folder && !s->strides && !s->piece.deflated && !s->entry.unreadable;
+    return s && !f->dcp && !f->folder && !f->bundle && !s->strides && !s->piece.deflated &&
+           !s->entry.unreadable;
 }
 
 /* Elements are numbered in row-major order. They come out in this machine's byte order. */
@@ -770,6 +778,8 @@ int twin_tensors_read(struct twin_tensors *f, size_t i, uint64_t first, uint64_t
         return tw_dcp_read(f->dcp, e, i, first, n, out, err);
     if (f->folder)
         return tw_folder_read(f->folder, e, i, first, n, out, err);
+    if (f->bundle)
+        return tw_bundle_read(f->bundle, f->source.name, e, i, first, n, out, err);
     if (s->strides) {
         rc = hold_span(f, i, err);
         if (rc == 0)

@@ -3,8 +3,8 @@
 #define TWIN_TENSORS_H
 /*
  * Numbers from other people's files: NumPy's .npy and .npz, safetensors, PyTorch checkpoints (the
- * zip format, and the one before it; folders of torch.distributed.checkpoint), HDF5 and Keras's
- * archives. Room:
+ * zip format, and the one before it; folders of torch.distributed.checkpoint), HDF5, Keras's
+ * archives and checkpoints of TensorFlow (NAME.index, beside NAME.data-*). Room:
  * src/formats. docs/internals/formats.md says what is checked.
  *
  *     struct twin_tensors *f;
@@ -36,7 +36,8 @@ enum twin_tensors_kind {
     TWIN_TENSORS_TORCH_DISTRIBUTED,
     TWIN_TENSORS_FOLDER,
     TWIN_TENSORS_HDF5,
-    TWIN_TENSORS_KERAS
+    TWIN_TENSORS_KERAS,
+    TWIN_TENSORS_TENSORFLOW
 };
 
 struct twin_tensors; /* an open file */

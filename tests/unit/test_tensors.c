@@ -16,10 +16,19 @@
 
 #include "base.h"
 
-static const char *const samples[] = {
-    "c-order.npy",  "fortran-big-endian.npy", "version-3.npy", "stored.npz",
-    "deflated.npz", "three.safetensors",      "zip.pt",        "old.pt",
-    "module.pt",    "old-groups.h5",          "new-groups.h5", "model.keras"};
+static const char *const samples[] = {"c-order.npy",
+                                      "fortran-big-endian.npy",
+                                      "version-3.npy",
+                                      "stored.npz",
+                                      "deflated.npz",
+                                      "three.safetensors",
+                                      "zip.pt",
+                                      "old.pt",
+                                      "module.pt",
+                                      "old-groups.h5",
+                                      "new-groups.h5",
+                                      "model.keras",
+                                      "tensorflow/ckpt.index"};
 
 static void path_of(char out[512], const char *name)
 {

@@ -221,11 +221,13 @@ static void print_item(FILE *out, const char *path, const struct twin_content *c
 /* How two files with the same tensors are the same. */
 static const char *sameness(const struct twin_content *c, bool values)
 {
-    const bool known = *c[0].file && *c[1].file;
-    if (known && strcmp(c[0].file, c[1].file) == 0)
-        return "byte for byte";
+    /* Of TensorFlow's checkpoints `file` is the index alone: the bytes lie in other files. */
+    const bool known = *c[0].file && *c[1].file &&
+                       twin_tensors_kind(c[0].tensors) != TWIN_TENSORS_TENSORFLOW;
     if (!values)
         return "the same tensors; what is no tensor differs";
+    if (known && strcmp(c[0].file, c[1].file) == 0)
+        return "byte for byte";
     return known ? "the same tensors in other bytes" : "the same tensors";
 }
 
