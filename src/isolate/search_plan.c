@@ -550,7 +550,8 @@ char *twin_search_evidence_text(const struct twin_search_report *r,
                       (unsigned long long)r->parted, (unsigned long long)r->baseline,
                       r->arms ? "of B with A diverge" : "diverge", r->rate_low, r->rate_high);
         if (r->hazard > 0 && whole)
-            tw_buf_printf(&b, ", hazard per step %.3g, at least %.3g", r->hazard, r->hazard_low);
+            tw_buf_printf(&b, "; of each step the chance to diverge is %.3g, at least %.3g",
+                          r->hazard, r->hazard_low);
         tw_buf_puts(&b, "\n");
     }
     for (size_t i = 0; i < r->test_count && whole; i++) {

@@ -219,7 +219,8 @@ static void what_it_rests_on(void **state)
         .comparisons = 36, .p = .012, .rho = .5, .effective = 1 / 3.};
     r.dropped = set_of(ENTROPY);
     says(twin_search_evidence_text(&r, candidate, true),
-         "baseline  2 of 2 comparisons diverge (0.158 to 1), hazard per step 0.25, at least 0.125\n"
+         "baseline  2 of 2 comparisons diverge (0.158 to 1); of each step the chance to "
+         "diverge is 0.25, at least 0.125\n"
          "contrast  diverged in 1 comparison: threads\n"
          "contrast  clean in 3 comparisons: clock\n"
          "arranged  FPPFFPPF (seed 7, confirmation 1; F free, P pinned)\n"

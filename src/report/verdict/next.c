@@ -125,6 +125,12 @@ static void about_a_record(const struct twin_report *r, struct tw_next *n, size_
     bool zooms = r->can_zoom && r->run_count > 1 && !(r->again.scratch && !r->command);
     if (zooms) {
         suggest_zoom(r, n, count);
+    } else if (v->shift && has_job(r) && !r->can_isolate && r->repeats) {
+        /* a resumed job: the verdict names what it lost, so mending comes before searching */
+        struct tw_buf *b = add_command(n, count, r, "check",
+                                       "again, once that is saved and restored");
+        add_options(b, r->again.check);
+        add_job(b, r);
     } else if (has_job(r) && v->runs < 10 && !r->can_isolate && !r->repeats && !r->shares_files &&
                !v->against) {
         struct tw_buf *b = add_command(n, count, r, "check --all --runs 10", "how often?");
