@@ -5,12 +5,9 @@
  * followed to the letter in MPFR. */
 #include "exact_oracle.h"
 #include "fixed_inside.h"
+#include "sanitized.h"
 
-#ifdef __SANITIZE_ADDRESS__
-#define FULL 0
-#else
-#define FULL (getenv("TWINRUN_FULL") != NULL)
-#endif
+#define FULL (!SANITIZED && getenv("TWINRUN_FULL") != NULL)
 #define MOST 40      /* contributions */
 #define LONGEST 1500 /* elements */
 

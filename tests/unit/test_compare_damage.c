@@ -12,24 +12,15 @@
 #include "../../src/trace/format.h"
 #include "compare_test.h"
 #include "internal.h"
+#include "sanitized.h"
 #include "scan.h"
-
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1 /* as gcc says it */
-#endif
-#endif
 
 enum { STEPS = 4 };
 
 /* Every byte is damaged; under the sanitizers, where a comparison takes six times as long and only
  * memory is in question, every third: sizes in a trace are multiples of 8, so that each byte of a
  * struct that stands there three times has its turn. */
-#ifdef __SANITIZE_ADDRESS__
-enum { STRIDE = 3 };
-#else
-enum { STRIDE = 1 };
-#endif
+enum { STRIDE = SANITIZED ? 3 : 1 };
 
 static void put(struct twin_writer *w, enum twin_phase phase, enum twin_kind kind, const char *name,
                 float value)

@@ -6,12 +6,9 @@
  * them.
  */
 #include "exact_oracle.h"
+#include "sanitized.h"
 
-#ifdef __SANITIZE_ADDRESS__
-#define FULL 0
-#else
-#define FULL (getenv("TWINRUN_FULL") != NULL)
-#endif
+#define FULL (!SANITIZED && getenv("TWINRUN_FULL") != NULL)
 #define PRECISION 4500 /* bits: from 2^-2148 to above 2^2048 * 5000 */
 #define LONGEST 5000
 

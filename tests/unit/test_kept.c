@@ -21,9 +21,10 @@
 
 #include "base.h"
 #include "db.h"
+#include "sanitized.h"
 
 enum {
-    SEQUENCES = 1000,
+    SEQUENCES = SANITIZED ? 200 : 1000,
     SEQUENCES_IN_FULL = 5000,
     SEQUENCES_ON_A_SERVER = 20,
     STEPS_MOST = 12,

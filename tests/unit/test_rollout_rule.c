@@ -6,6 +6,7 @@
 #include "rollout_example.h"
 
 #include "base.h"
+#include "sanitized.h"
 
 #include "src/stats/stats.h"
 
@@ -145,6 +146,12 @@ static bool is_full(void)
     return full && *full && strcmp(full, "0") != 0;
 }
 
+/* How many are drawn in a test that is not full. */
+static unsigned usual(unsigned count)
+{
+    return SANITIZED ? 6 : count;
+}
+
 /* As many of count as happen at the promised 5% in one of 1,000 tests; the seeds are fixed. */
 static unsigned most_of(unsigned count)
 {
@@ -156,7 +163,7 @@ static unsigned most_of(unsigned count)
 
 static void few_fall_back(const struct nature *of, size_t kinds, uint64_t seed)
 {
-    const unsigned count = is_full() ? 200 : 20;
+    const unsigned count = is_full() ? 200 : usual(20);
     for (size_t i = 0; i < kinds; i++) {
         double took;
         stream = seed + i;
@@ -447,7 +454,7 @@ static unsigned spreads_that_are_seen(unsigned count, const struct nature *of, d
 static void a_trend_is_no_spread(void **state)
 {
     (void)state;
-    const unsigned count = is_full() ? 200 : 30;
+    const unsigned count = is_full() ? 200 : usual(30);
     static const double shares[] = {.1, .25, .5};
     for (size_t i = 0; i < 3; i++) {
         const struct nature of = {shares[i], {0, 0}, {0, 0}, 1, 0, .01, .01, 0};

@@ -7,15 +7,17 @@
 #include <fenv.h>
 #include <twin/scatter.h>
 #include "exact_oracle.h"
+#include "sanitized.h"
 
 #define PRECISION 2300 /* bits: sums of some thousand numbers, from 2^-1074 to above 2^1024 */
 #define MOST 6000      /* elements of an array */
 
-#ifdef __SANITIZE_ADDRESS__
-#define CASES 300
-#else
-#define CASES (getenv("TWINRUN_FULL") ? 50000u : 1000u)
-#endif
+static unsigned cases(void)
+{
+    if (SANITIZED)
+        return 300;
+    return getenv("TWINRUN_FULL") ? 50000 : 1000;
+}
 
 static const char *const sets[] = {"scalar", "avx2", "avx512"};
 
@@ -90,7 +92,7 @@ static void test_axis(void **state)
     (void)state;
     char *x = malloc(3 * 8 * MOST + 16), *out = malloc(3 * 8 * MOST + 16);
     assert_true(x && out);
-    for (size_t i = 0; i < CASES; i++)
+    for (size_t i = 0; i < cases(); i++)
         check_axis(i, x, out);
     free(x);
     free(out);
@@ -175,7 +177,7 @@ static void test_index(void **state)
     (void)state;
     struct job *j = malloc(sizeof *j);
     assert_non_null(j);
-    for (size_t number = 0; number < CASES; number++) {
+    for (size_t number = 0; number < cases(); number++) {
         uint64_t seed = (uint64_t)number << 32 | 1;
         const size_t bytes = sizeof j->out;
         draw_job(j, number, &seed);

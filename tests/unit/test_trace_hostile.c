@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a job may do to the writer: fork, close or take its descriptor, fill the disk, remove the
  * folder. */
+#include "sanitized.h"
 #include "trace_helper.h"
 
 #include <errno.h>
@@ -63,16 +64,7 @@ static int child_job(struct twin_writer *w, const char *path, uint32_t x)
 
 /* AddressSanitizer (gcc 12, clang 14) does not take the locks of its allocator around fork: a child
  * of a process with busy threads may wait in its malloc for ever (seen once in 14 runs). */
-#ifdef __has_feature
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1 /* as gcc says it */
-#endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
-enum { BUSY = 0 };
-#else
-enum { BUSY = 2 };
-#endif
+enum { BUSY = SANITIZED ? 0 : 2 };
 
 static void test_fork(void **state)
 {
