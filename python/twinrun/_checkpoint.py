@@ -25,6 +25,8 @@ class _Writer:
 
     def __init__(self, path):
         self.path = os.path.realpath(path)  # a link stays a link
+        if os.path.exists(self.path) and not os.path.isfile(self.path):
+            raise ValueError("%s is no file: a checkpoint has to be one" % self.path)
         folder, name = os.path.split(self.path)
         self._prefix = ".%s.twinrun-" % name
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -227,10 +227,15 @@ int tw_mkdirs(const char *path, struct twin_error *err);
 /* NUL-terminated too. What is no regular file is refused, but below /dev and /proc, where only a
  * person's words lead. */
 int tw_read_file(const char *path, size_t cap, char **data, size_t *bytes, struct twin_error *err);
+/* /dev/null, /dev/stdout, a named pipe, a socket: no file may take the place of such a name. Links
+ * are followed. */
+bool tw_is_device_or_pipe(const char *path);
 /* Makes a file in the folder of path, under a name of its own and with the mode that open would
- * give, for who writes it whole and then gives it the name path. *temp (tw_free): its name. */
+ * give, for who writes it whole and then gives it the name path. *temp (tw_free): its name.
+ * TWIN_EINVAL: path is a device or a pipe. */
 int tw_file_beside(const char *path, char **temp, int *fd, struct twin_error *err);
-/* Replaces the file in one step: a reader sees the old one or the new one. */
+/* Replaces the file in one step: a reader sees the old one or the new one. A device or a pipe is
+ * written to. */
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err);
 /* 0 or -1 with errno; retries EINTR and short writes */
 int tw_write_all(int fd, const void *data, size_t bytes);

@@ -174,11 +174,23 @@ ssize_t tw_pread_all(int fd, void *data, size_t bytes, uint64_t offset)
     return read_until(fd, data, bytes, &offset);
 }
 
+bool tw_is_device_or_pipe(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
 /* The file lies in the same folder, because rename works only within a file system. mkostemp makes
  * it private. */
 int tw_file_beside(const char *path, char **temp, int *fd, struct twin_error *err)
 {
     *fd = -1;
+    *temp = NULL;
+    if (tw_is_device_or_pipe(path))
+        return twin_error_set(err, TWIN_EINVAL,
+                              "%s is a device or a pipe, which no file can take the place of: give "
+                              "the name of a file",
+                              path);
     *temp = tw_printf("%s.tmp-%ld-XXXXXX", path, (long)getpid());
     if (!*temp)
         return tw_no_memory(err, "writing %s", path);
@@ -205,11 +217,26 @@ out:
     return rc;
 }
 
+/* For /dev/null, /dev/stdout or a pipe: a file that took the name would put an end to the device.
+ */
+static int write_through(const char *path, const void *data, size_t bytes, struct twin_error *err)
+{
+    int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC), rc = 0;
+    if (fd < 0 || tw_write_all(fd, data, bytes) != 0)
+        rc = twin_error_system(err, "cannot write to %s", path);
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
 /* A reader sees the old file or the new one, also after a crash. */
 int tw_write_file_atomic(const char *path, const void *data, size_t bytes, struct twin_error *err)
 {
     char *temp;
-    int fd, rc = tw_file_beside(path, &temp, &fd, err);
+    int fd, rc;
+    if (tw_is_device_or_pipe(path))
+        return write_through(path, data, bytes, err);
+    rc = tw_file_beside(path, &temp, &fd, err);
     if (rc != 0)
         return rc;
     if (tw_write_all(fd, data, bytes) != 0 || fsync(fd) != 0)

@@ -128,6 +128,9 @@ int twin_checkpoint_begin(const char *path, struct twin_checkpoint **out, struct
     int rc = 0;
     if (!c->temp || !c->sidecar || !c->side_temp || !tw_sha256_begin(&c->sha))
         rc = tw_no_memory(err, "writing %s", path);
+    else if (tw_is_device_or_pipe(path))
+        rc = twin_error_set(err, TWIN_EINVAL,
+                            "%s is a device or a pipe: a checkpoint has to be a file", path);
     else if ((c->folder_fd = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         rc = twin_error_system(err, "cannot open the folder of %s", path);
     if (rc == 0) {

@@ -350,7 +350,18 @@ static void test_files(void **state)
     assert_int_equal(symlink("/dev/zero", zero), 0);
     assert_int_equal(tw_read_file(zero, 100, &data, &n, NULL), TWIN_EINVAL);
     assert_int_equal(tw_read_file("/dev/null", 100, &data, &n, NULL), 0);
-    tw_free(data), tw_free(pipe), tw_free(zero);
+    tw_free(data), tw_free(zero);
+    /* what is no file is written to, and stays what it is; nobody makes a file in its place */
+    int fd = open(pipe, O_RDONLY | O_NONBLOCK);
+    char got[8] = "";
+    struct stat st;
+    assert_int_equal(tw_write_file_atomic(pipe, "through", 7, &err), 0);
+    assert_int_equal(read(fd, got, 7), 7);
+    assert_string_equal(got, "through");
+    close(fd);
+    assert_int_equal(tw_file_beside(pipe, &data, &fd, NULL), TWIN_EINVAL);
+    assert_true(stat(pipe, &st) == 0 && S_ISFIFO(st.st_mode));
+    tw_free(pipe);
     struct twin_error blocked = TWIN_ERROR_INIT;
     char *under = tw_path_join(file, "x");
     assert_int_equal(tw_mkdirs(under, &blocked), TWIN_EIO); /* a file stands in the way */

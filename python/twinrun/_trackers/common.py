@@ -45,6 +45,8 @@ def place(path, data, replace):
     """Writes a whole file. One that is there already stays unless told otherwise; with the same
     bytes it is done already.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise Trouble("%s is no file; give the name of a file" % path)
     try:
         try:
             with open(path, "rb") as f:
