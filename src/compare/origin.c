@@ -78,6 +78,10 @@ char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec 
                            r->kind == TWIN_KIND_IN ? "input" : "output", name, r->step);
     if (tw_is_handed(r->phase, r->kind) || (r->kind == TWIN_KIND_BATCH && scope[0]))
         return tw_cmp_text(c, "%.200s of %.200s in step %u", name, scope, r->step);
+    if (r->phase == TWIN_PHASE_INIT && r->kind == TWIN_KIND_WEIGHT)
+        return tw_cmp_text(c, "the initial value of %.200s", name);
+    if (r->kind == TWIN_KIND_HYPER)
+        return tw_cmp_text(c, "hyperparameter %.200s of step %u", name, r->step);
     if (r->kind == TWIN_KIND_INDICES) /* all of them are called "sample indices" */
         return tw_cmp_text(c, "the %.200s of step %u", name, r->step);
     return tw_cmp_text(c, "%s %.200s of step %u", twin_kind_name(r->kind), name, r->step);
