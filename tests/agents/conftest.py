@@ -36,6 +36,10 @@ CALM = {} if FULL else {"PYTHONPATH": str(CALM_SITE)}
 # unless a smaller power is said; 4 is the least.
 CALM_THREADS = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+# GNU readline, which pytest imports, sets them without a terminal: texts would be 80 columns wide.
+for size in ("COLUMNS", "LINES"):
+    os.environ.pop(size, None)
+    os.unsetenv(size)
 
 
 def pytest_configure(config):
