@@ -15,9 +15,9 @@
 #include <unistd.h>
 #include "src/base/base.h"
 
-enum { PYTHON, TORCH, NUMPY, OPENMP, BLAS, NCCL, MPI, WORDS };
-static const char *const words[WORDS] = {"python", "torch", "numpy", "openmp",
-                                         "blas",   "nccl",  "mpi"};
+enum { PYTHON, TORCH, TENSORFLOW, NUMPY, OPENMP, BLAS, NCCL, MPI, WORDS };
+static const char *const words[WORDS] = {"python", "torch", "tensorflow", "numpy",
+                                         "openmp", "blas",  "nccl",       "mpi"};
 
 /* By the beginning of the file's name. */
 static const struct {
@@ -28,6 +28,7 @@ static const struct {
     {"python", PYTHON},
     {"pypy", PYTHON},
     {"libtorch", TORCH},
+    {"libtensorflow", TENSORFLOW},
     {"_multiarray_umath", NUMPY},
     {"multiarray", NUMPY},
     {"libgomp", OPENMP},

@@ -220,9 +220,11 @@ const struct tw_spec tw_specs[] = {
             {
                 .id = "threads",
                 .layer = "forward",
-                .title = "threads of OpenMP, MKL, OpenBLAS and PyTorch: how sums are split",
+                .title = "threads of OpenMP, MKL, OpenBLAS, TensorFlow and PyTorch: how sums are "
+                         "split",
                 .how = BOTH,
-                .pin = "OMP_, MKL_, OPENBLAS_NUM_THREADS=1, torch.set_num_threads(1)",
+                .pin = "OMP_, MKL_, OPENBLAS_NUM_THREADS=1, TF_NUM_INTRAOP_, "
+                       "TF_NUM_INTEROP_THREADS=1, torch.set_num_threads(1)",
                 .vary = "2, 3, 4 or 1 threads, by the seed",
                 .fix = "fix the number of threads: torch.set_num_threads, OMP_NUM_THREADS",
                 .unit = TWIN_UNIT_EXPOSURE,
@@ -233,8 +235,9 @@ const struct tw_spec tw_specs[] = {
         .max = 1024,
         .initial = 1,
         .number = tw_threads_number,
-        .number_in = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"},
-        .through = {"openmp", "blas", "torch"},
+        .number_in = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+                      "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"},
+        .through = {"openmp", "blas", "torch", "tensorflow"},
     },
     {
         .factor =

@@ -62,7 +62,7 @@ struct tw_spec {
     /* Variables, "NAME=value": those of each pin; those that hold a number which the setting gives;
      * others. */
     const char *pinned_by[5];
-    const char *number_in[4];
+    const char *number_in[6]; /* NULL-terminated */
     /* the Python agent is told this number, too */
     uint64_t (*number)(const struct twin_setting *s);
     int (*variables)(const struct twin_setting *s, char ***list, size_t *count,
@@ -73,7 +73,7 @@ struct tw_spec {
 
     /* When two natural runs had it in common: where neither met one of these, or where this says
      * so. */
-    const char *through[4];
+    const char *through[5]; /* NULL-terminated */
     bool (*met_alike)(const struct tw_met *a, const struct tw_met *b);
 };
 extern const struct tw_spec tw_specs[];

@@ -158,3 +158,21 @@ def test_check_says_same_and_diff_names_the_line(twinrun, script, home):
     differ = twinrun("diff", *(home / "runs" / name for name in unseeded))
     assert differ.rc == 1 and differ.out.startswith("DIFFER  from step 0 on"), differ.out
     assert "initial value of w" in differ.out and f"loop.py:{line} in <module>" in differ.out
+
+
+def test_the_pin_of_threads_reaches_tensorflow(twinrun, tmp_path):
+    """Both of its pools have as many threads as the pin says; OMP_NUM_THREADS reaches neither.
+    A search learns that TensorFlow was there, so that it does not leave the factor out.
+    """
+    script = os.path.join(JOBS, "pool.py")
+    environment = {**QUIET, "TWINRUN_HOME": str(tmp_path), "TWINRUN_WATCH": "1"}
+    found = {}
+    for number in (1, 3):
+        r = twinrun("run", "--pin", f"threads={number}", "--", PYTHON, script, env=environment)
+        assert r.rc == 0, r
+        found[number] = [int(word) for word in r.out.split()]
+    assert [found[1][0], found[3][0]] == [1, 3] and found[3][1] - found[1][1] == 2, found
+    for run in os.listdir(tmp_path / "runs"):
+        with open(tmp_path / "runs" / run / "factors") as f:
+            met = [line for line in f if "watch.libraries\t" in line]
+        assert any(" tensorflow " in line for line in met), met

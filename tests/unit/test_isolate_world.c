@@ -226,9 +226,12 @@ static void plans_say_who_does_what(void **state)
     assert_string_equal(variable(&p, "OMP_NUM_THREADS"), "3");
     assert_string_equal(variable(&p, "MKL_NUM_THREADS"), "3");
     assert_string_equal(variable(&p, "OPENBLAS_NUM_THREADS"), "3");
+    assert_string_equal(variable(&p, "TF_NUM_INTRAOP_THREADS"), "3");
+    assert_string_equal(variable(&p, "TF_NUM_INTEROP_THREADS"), "3");
     assert_string_equal(variable(&p, "TWINRUN_PINS"), "threads=pin:3");
     assert_string_equal(variable(&p, "TWINRUN_HELD"),
-                        "PYTHONHASHSEED,OMP_NUM_THREADS,MKL_NUM_THREADS,OPENBLAS_NUM_THREADS");
+                        "PYTHONHASHSEED,OMP_NUM_THREADS,MKL_NUM_THREADS,OPENBLAS_NUM_THREADS,"
+                        "TF_NUM_INTRAOP_THREADS,TF_NUM_INTEROP_THREADS");
     assert_null(variable(&p, "TWINRUN_FACTORS"));
     assert_true(!p.no_aslr && p.cpu == -1 && !p.hot && !p.argv && p.env[p.env_count] == NULL);
     twin_world_plan_free(&p);
