@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 from job_pool import once
-from native import LIBRARY, ROOT, Run
+from native import LIBRARY, ROOT, Run, Trace
 
 PYTHON = os.environ.get("TWINRUN_JAX_PYTHON", sys.executable)
 JOBS = os.path.join(ROOT, "tests", "agents", "jax_jobs")
@@ -101,6 +101,55 @@ def test_names_say_what_differs():
     assert sorted(names_of("many_threads")) == ["thread t%d" % i for i in range(4)]
     sites = {r["site"].splitlines()[0] for r in cases()["leaf"][""]}
     assert len(sites) == 1 and sites.pop().endswith(" in leaf")
+
+
+# What differs in the mutant of each function of roles.py, by the name that must say no more than a
+# class has declared. Those of flax are there where flax is.
+ROLES = {
+    "moment": "optimizer state state[0].mu['w']",
+    "batch": "x",
+    "initial": "params['w']",
+    "rate": "hyperparameter state.hyperparams['learning_rate']",
+    "key": "generator state key",
+    "words": "key",
+    "own_class": "opt_state.mu",
+    "average": "opt_state.ema",
+    "norms": "optimizer state opt_state[0].mu['w']",
+    "flax_made": "w",
+    "flax_state": "weight state.params['w']",
+    "flax_gradients": "params['layer']['bias'].value",
+    "flax_noise": "generator state noise.rngs.key.value",
+    "flax_moment": "optimizer state state[0].trace['layer']['kernel'].value",
+}
+
+
+def roles(recorded_once, *words):
+    folder, out = recorded_once([PYTHON, os.path.join(JOBS, "roles.py"), *words])
+    rows = {name: [] for name in out.split()}
+    (trace,) = (folder / "ranks").iterdir()
+    for r in Trace(str(trace)).records:
+        rows[r["scope"]].append((r["name"], r["digest"]))
+    return folder, rows
+
+
+def test_a_role_is_said_where_a_class_declares_it_and_no_mutant_is_the_same(recorded_once, twinrun):
+    one, rows = roles(recorded_once)
+    other, mutants = roles(recorded_once, "mutant")
+    assert rows.keys() == mutants.keys() >= {n for n in ROLES if not n.startswith("flax_")}
+    for name, found in rows.items():
+        names = [n for n, _digest in found]
+        assert names == [n for n, _digest in mutants[name]]
+        unlike = [a[0] for a, b in zip(found, mutants[name]) if a != b]
+        assert unlike[0] == ROLES[name], (name, unlike)
+    of_norms = [n for n, _digest in rows["norms"] if n.startswith("norms: ")]
+    assert of_norms[0] == "norms: result[0].count" and not any("state" in n for n in of_norms)
+    assert "moment: optimizer state result[1][0].mu['w']" in dict(rows["moment"])
+    assert "key: generator state result[0]" in dict(rows["key"])
+    differ = twinrun("diff", one, other)
+    text = " ".join(differ.out.split())
+    assert differ.rc == 1 and "data · optimizer state state[0].mu['w'] of moment" in text
+    # lines of the job made it, before anything was seen
+    assert "role unknown: it was made between the beginning and optimizer state state" in text
 
 
 def test_the_job_notices_nothing():
@@ -198,4 +247,7 @@ def test_check_says_same_and_names_the_line(twinrun, script):
     assert same.rc == 0 and same.out.startswith("SAME    5 steps"), same.out
     differ = twinrun("check", "--runs", "2", "--", PYTHON, path, "unseeded")
     assert differ.rc == 1 and differ.out.startswith("DIFFER  from step 0 on"), differ.out
-    assert "data · key of init" in differ.out and f"train.py:{line} in <module>" in differ.out
+    assert (
+        "data · generator state key of init" in differ.out
+        and f"train.py:{line} in <module>" in differ.out
+    )

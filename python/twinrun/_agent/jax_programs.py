@@ -14,7 +14,7 @@ import os
 import re
 import sys
 
-from . import faults, refs
+from . import faults, jax_roles, refs
 
 ADDRESS = re.compile("0x[0-9a-f]+")
 EQUATIONS = 200000  # looked at in one program, with those of its parts
@@ -36,7 +36,8 @@ def arm(jax):
 
 class Program:
     """of_jax: no function of the job is in it (`jnp.add`, an operation called by itself).
-    label: the function's name. arguments, results: names by place. digest: bytes.
+    label: the function's name. arguments, results: names by place, behind what they are to the job
+    where that is known ("weight state.params['w']"). digest: bytes.
     hidden: the operation that reads what no argument shows, or "". series: of its records, which
     jax_calls keeps here.
     """
@@ -50,8 +51,10 @@ class Program:
             return
         self.label = function
         debug = jaxpr.jaxpr.debug_info
-        self.arguments = _names(debug.arg_names, len(jaxpr.in_avals), "argument %d")
-        self.results = _names(debug.result_paths, len(jaxpr.out_avals), "result %d")
+        arguments = _names(debug.arg_names, len(jaxpr.in_avals), "argument %d")
+        results = _names(debug.result_paths, len(jaxpr.out_avals), "result %d")
+        given, made = jax_roles.of_program(jaxpr)
+        self.arguments, self.results = _with_roles(given, arguments), _with_roles(made, results)
         self.series = {}
         self.digest, self.hidden = _Digest().of(jaxpr)
 
@@ -124,6 +127,10 @@ def _names(known, count, form):
     if len(names) != count:
         names = [None] * (count - len(names)) + names if len(names) < count else [None] * count
     return [name or form % i for i, name in enumerate(names)]
+
+
+def _with_roles(roles, names):
+    return [role + " " + name if role else name for role, name in zip(roles, names)]
 
 
 # ---------------------------------------------------------------- what it computes
