@@ -5,9 +5,11 @@ import math
 import re
 
 from ._numbers import single
-from .trace import PHASES
+from .trace import KINDS, PART, PHASES
 
 RNG = PHASES.index("rng")
+GIVEN = PHASES.index("data"), KINDS.index("in")
+BACK = PHASES.index("forward"), KINDS.index("activation")
 THREADS = (
     "several threads train at once and share the count of steps: their records are equal, "
     "the steps they fall into are not"
@@ -53,7 +55,40 @@ def together(claim, x, y, a, b):
     rows = [r for r in x.rows.get(a.step, ()) if r.key == a.key]
     if len(rows) > 1:
         return (nth(rows, a, b),)
-    return (permuted(a, b),)
+    return (permuted(a, b), *carried(claim, x, y, a, b))
+
+
+def carried(claim, x, y, a, b):
+    """Was one run alone given the bytes that the function had given back before?"""
+    if a.key[:2] != GIVEN or not a.key[3] or (a.flags | b.flags) & PART:
+        return
+    found = [given_back(x, a), given_back(y, b)]
+    for i, step in enumerate(found):
+        if step is not None and step >= 0 and found[1 - i] is None:
+            runs = ["run %d" % claim["runs"][side] for side in (i, 1 - i)]
+            function = a.key[3].encode()[:100].decode("utf-8", "ignore")
+            yield (
+                "%s was given, byte for byte, what %s gave back in step %d; %s was not"
+                % (runs[0], function, step, runs[1])
+            )
+
+
+def given_back(steps, given):
+    """The step, its own or the one before, in which its function gave these bytes back; None: in
+    neither; -1: one of these results was not read, or in part, and may be the one.
+    """
+    for step in (given.step, given.step - 1):
+        results = [
+            r
+            for r in steps.rows.get(step, ())
+            if r.key[:2] == BACK and r.key[3] == given.key[3] and (r.step, r.seq) < given[:2]
+        ]
+        end = steps.ends.get(step)
+        if (end and end.dropped) or any(r.unread or r.flags & PART for r in results):
+            return -1
+        if any(r.content == given.content for r in results):
+            return step
+    return None
 
 
 def nth(rows, a, b):

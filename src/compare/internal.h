@@ -390,6 +390,12 @@ char *tw_rec_say(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec 
 int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                     const struct tw_diff *x, struct twin_finding *f, struct twin_error *err);
 
+/* ---- carried.c */
+/* Says in f, which was made of x, where one run alone was given what the function had given back
+ * before. Returns 0 or an error of loading a step. */
+int tw_carried_say(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
+                   const struct tw_diff *x, struct twin_finding *f, struct twin_error *err);
+
 /* ---- finding.c */
 struct twin_finding *tw_finding_new(struct tw_cmp *c, enum twin_finding_type type,
                                     enum twin_phase phase, enum twin_kind kind);

@@ -65,6 +65,8 @@ static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct
         struct twin_finding *f = tw_finding_from(c, x, a, b);
         if (f && rc == 0)
             rc = tw_origin_judge(c, a, b, x, f, err);
+        if (f && rc == 0)
+            rc = tw_carried_say(c, a, b, x, f, err);
         if (f && x->a == TW_NONE)
             f->step_a = f->step_b - (uint32_t)out->shift;
         if (f && x->b == TW_NONE)

@@ -21,8 +21,8 @@ import pool  # noqa: E402
 from mutant_tools import Copy  # noqa: E402
 from test_claims import BUILD, recheck, recorded  # noqa: E402, F401
 from test_tolerance import changed, diff  # noqa: E402
-from traces import Edited  # noqa: E402
-from twinrun.trace import KINDS, PHASES, Trace  # noqa: E402
+from traces import Edited, record  # noqa: E402
+from twinrun.trace import KINDS, PHASES, Series, Trace  # noqa: E402
 
 
 def states(verdict):
@@ -218,6 +218,46 @@ def test_of_other_bits_with_equal_numbers(recorded, tmp_path):  # noqa: F811
     said = "same sum, minimum and maximum: the same values in another order?"
     assert verdict["first"]["detail"]["text"] == said
     states(verdict)
+
+
+def test_of_what_one_run_alone_was_given_again(recorded, tmp_path):  # noqa: F811
+    """A function is given what it gave back in the step before, but for step 4 of run 2."""
+
+    def loop(lost):
+        def change(trace):
+            names = [trace.string(n) for n in ("state", "train_step: result", "train_step")]
+            n = len(trace.series)
+            given, back = PHASES.index("data"), PHASES.index("forward")
+            trace.series[n + 1] = Series(
+                given, KINDS.index("in"), names[0], names[2], 0, names[2], 0
+            )
+            trace.series[n + 2] = Series(
+                back, KINDS.index("activation"), names[1], names[2], 0, names[2], 0
+            )
+            for step in range(8):
+                was = 99 if lost and step == 4 else step
+                trace.records.append(record(step, 0, n + 1, 0, (was, 1)))
+                trace.records.append(record(step, 0, n + 2, 0, (step + 1, 1)))
+            trace.renumber()
+
+        return change
+
+    a = edited(recorded("values").a, tmp_path / "a", loop(False))
+    verdict = compare(a, edited(recorded("values").b, tmp_path / "b", loop(True)))
+    said = "run 1 was given, byte for byte, what train_step gave back in step 3; run 2 was not"
+    assert verdict["first"]["name"] == "state" and verdict["first"]["role"] == "unknown"
+    assert verdict["first"]["detail"]["text"] == said
+    states(verdict)
+    runs = [recheck.Run(d) for d in verdict["runs_dir"]]
+    for lie in (
+        said.replace("step 3", "step 2"),
+        said.replace("train_step", "train"),
+        "run 2 was given, byte for byte, what train_step gave back in step 3; run 1 was not",
+    ):
+        told = json.loads(json.dumps(verdict).replace(json.dumps(said), json.dumps(lie)))
+        r = recheck.Recheck(told["claims"], runs, told)
+        of_lie = [r.one(c)[0] for c in told["claims"] if c.get("text") == lie]
+        assert of_lie and set(of_lie) == {"refuted"}, lie
 
 
 def test_of_what_a_hash_alone_proves(recorded, tmp_path):  # noqa: F811
