@@ -50,9 +50,11 @@ def test_resume_with_names_what_the_seam_lost(twinrun, python, work):
     job = [python, "job.py"]
     resume = shlex.join([*job, "--resume"])
     lost = twinrun(
-        "check", "-q", "--json", "--no-zoom", "--runs", "2", "--resume-with", resume, "--", *job
+        *("check", "-q", "--json", "--html", "page.html", "--no-zoom", "--runs", "2"),
+        *("--resume-with", resume, "--", *job),
     )
     assert lost.rc == 1, lost
+    assert "again, once that is saved and restored" in (work / "page.html").read_text()
     first = lost.json["first"]
     assert first["kind"] == "moment" and first["name"].endswith("momentum_buffer"), lost
     whole = twinrun(
