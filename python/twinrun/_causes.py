@@ -35,6 +35,7 @@ PYTHON = {
     "seed.numpy",
     "seed.torch",
     "seed.cuda",
+    "seed.tensorflow",
     "cudnn-benchmark",
     "torch-deterministic",
     "cudnn-deterministic",

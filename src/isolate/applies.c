@@ -119,6 +119,8 @@ const char *tw_factor_applies(const struct twin_factor *f, const struct tw_facto
         snprintf(text, room, "no: not a Python job by its name");
     else if (needs && strcmp(needs, "torch") == 0 && !j->has.torch)
         snprintf(text, room, "no: %.80s cannot import torch", j->python);
+    else if (needs && strcmp(needs, "tensorflow") == 0 && !j->has.tensorflow)
+        snprintf(text, room, "no: %.80s cannot import tensorflow", j->python);
     else if (needs && strcmp(needs, "numpy") == 0 && !j->has.numpy)
         snprintf(text, room, "no: %.80s cannot import numpy", j->python);
     else

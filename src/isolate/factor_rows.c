@@ -181,6 +181,26 @@ const struct tw_spec tw_specs[] = {
     {
         .factor =
             {
+                .id = "seed.tensorflow",
+                .layer = "rng",
+                .title = "start of TensorFlow's generator",
+                .how = PYTHON,
+                .pin = "tf.random.set_seed(0)",
+                .vary = "tf.random.set_seed from the seed",
+                .fix = "call tf.random.set_seed at the start, or keras.utils.set_random_seed",
+                .unit = TWIN_UNIT_RUN,
+                .needs = "tensorflow",
+                .asked_as = "tensorflow-draws",
+            },
+        .channel = TW_BY_PYTHON,
+        .valued = true,
+        .max = SEED_MAX,
+        /* an operation that nobody seeded leaves no state behind, so it is not known who drew */
+        .through = {"tensorflow"},
+    },
+    {
+        .factor =
+            {
                 .id = "entropy",
                 .layer = "rng",
                 .title = "random bytes of the system: getrandom, /dev/urandom, std::random_device",

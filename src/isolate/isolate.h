@@ -37,8 +37,8 @@ struct twin_factor {
     enum twin_factor_unit unit;
     /* NULL, or why this factor cannot be set here or yet: shown, never silently passed over */
     const char *unavailable;
-    /* "python", "numpy", "torch": what a job must use for this factor to act in it; NULL = any
-     * program */
+    /* "python", "numpy", "torch", "tensorflow": what a job must use for this factor to act in it;
+     * NULL = any program */
     const char *needs;
     /* it holds so much still that it is tried only where nothing else is found */
     bool last_resort;

@@ -134,11 +134,14 @@ NOTE = (
 )
 
 
+FIRST = 'w = tf.Variable(tf.random.normal((8, 1)), name="w")'  # loop.py draws here
+
+
 def test_check_says_same_and_diff_names_the_line(twinrun, script, home):
     with open(os.path.join(JOBS, "loop.py")) as f:
         text = f.read()
     path = script("loop.py", text)
-    line = text.splitlines().index('w = tf.Variable(tf.random.normal((8, 1)), name="w")') + 1
+    line = text.splitlines().index(FIRST) + 1
     same = twinrun("check", "--runs", "2", "--", PYTHON, path, env=QUIET)
     assert same.rc == 0 and same.out.startswith("SAME    4 steps"), same.out
     assert NOTE in " ".join(same.out.split())
@@ -176,3 +179,55 @@ def test_the_pin_of_threads_reaches_tensorflow(twinrun, tmp_path):
         with open(tmp_path / "runs" / run / "factors") as f:
             met = [line for line in f if "watch.libraries\t" in line]
         assert any(" tensorflow " in line for line in met), met
+
+
+def test_the_pins_of_seeds_are_what_a_line_of_keras_would_set(twinrun, tmp_path):
+    script = os.path.join(JOBS, "seeds.py")
+    environment = {**QUIET, "TWINRUN_HOME": str(tmp_path)}
+    line = next(n for n, text in enumerate(open(script), 1) if "set_random_seed" in text)
+    alone = subprocess.run(
+        [PYTHON, script, "seeded"],
+        env={**os.environ, **QUIET},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert alone.returncode == 0, alone.stderr[-2000:]
+
+    def alike(one, other):
+        return [a == b for a, b in zip(one.splitlines(), other.splitlines(), strict=True)]
+
+    def pinned(pins, *args):
+        """What the job printed, and what was said of the pin."""
+        before = set(os.listdir(tmp_path / "runs")) if os.path.exists(tmp_path / "runs") else set()
+        r = twinrun("run", "--pin", pins, "--", PYTHON, script, *args, env=environment)
+        assert r.rc == 0, r
+        (run,) = set(os.listdir(tmp_path / "runs")) - before
+        with open(tmp_path / "runs" / run / "factors") as f:
+            rows = [row.rstrip("\n").split("\t") for row in f]
+        return r.out, [row[4] for row in rows if row[3] == "effect.seed.tensorflow"]
+
+    first, said = pinned("seed.python,seed.numpy,seed.tensorflow")
+    assert said == ["pin tensorflow starts from seed 0"]
+    # Keras draws from Python's generator while it is imported, so that one has moved on
+    assert alike(first, alone.stdout) == [False, True, False, True, True, True], first
+    # the job's own seed wins, and that is told
+    out, said = pinned("seed.tensorflow=7", "seeded")
+    assert out == alone.stdout
+    assert said[1] == f"overridden: the job sets it itself, at {script}:{line}"
+    # of what is shaken nothing stays, of what is not all does
+    out, said = pinned("seed.python,seed.numpy,seed.tensorflow=vary:1")
+    assert alike(out, first) == [True] * 3 + [False] * 3, (out, first)
+
+
+def test_isolate_names_the_seed_and_check_pinned_proves_the_pin(twinrun, home):
+    """Of the job whose seeded twin is SAME above."""
+    script = os.path.join(JOBS, "loop.py")
+    line = open(script).read().splitlines().index(FIRST) + 1
+    job = ("--", PYTHON, script, "unseeded")
+    found = twinrun("isolate", "-q", "--pin", "seed.tensorflow", *job, env=QUIET)
+    assert found.rc == 1 and "cause     seed.tensorflow" in found.out, found
+    assert f"loop.py:{line}, 1 call: {FIRST}" in found.out, found.out
+    proved = twinrun("check", "--pinned", *job, env=QUIET)
+    assert proved.rc == 0, proved
+    assert proved.out.startswith("SAME    with seed.tensorflow pinned: 4 steps"), proved.out

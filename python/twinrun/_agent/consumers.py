@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `dir-order`,
-`tensor-hash`, `torch-draws` or `numpy-seeds`), whatever library does it for them, or (`unpinned`)
+`tensor-hash`, `torch-draws`, `tensorflow-draws` or `numpy-seeds`), whatever library does it for them, or (`unpinned`)
 for what no pin reaches.
 
 The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames
@@ -34,6 +34,8 @@ UNPINNED = {  # module -> what its functions tell
     "uuid": {"the time and this machine's address": ("uuid1", "getnode")},
 }
 MOST = 40  # lines written
+# what TensorFlow makes of a function while it traces it, in a file that it removes
+AUTOGRAPH = os.sep + "__autograph_generated_file"
 
 COMMAND = "python -c"  # in place of a file: the text that the interpreter was given
 
@@ -65,6 +67,7 @@ def own(file):
     """A file of the job itself: neither of the standard library nor of an installed package."""
     return not (
         file.startswith(("<", _package))
+        or AUTOGRAPH in file
         or "-packages" + os.sep in file
         or file.startswith(os.path.dirname(os.__file__) + os.sep)
     )
@@ -165,6 +168,14 @@ def _asked(frame, what=""):
         _note(_calls, _line(frame, what), 1)
 
 
+def _asked_through(frame):
+    """One call, by the innermost line of the job that stands behind it."""
+    while frame is not None and not _of_job(frame):
+        frame = frame.f_back
+    if frame is not None:
+        _asked(frame)
+
+
 def _local(frame, event, _argument):
     _look()
     _here.line = _line(frame)
@@ -218,14 +229,26 @@ def _numpy_seeds():
     original = module.randbits
 
     def randbits(bits):
-        frame = sys._getframe(1)
-        while frame is not None and not _of_job(frame):
-            frame = frame.f_back
-        if frame is not None:
-            _asked(frame)
+        _asked_through(sys._getframe(1))
         return original(bits)
 
     module.randbits = randbits
+
+
+def _tensorflow_draws():
+    """Operations of TensorFlow that draw, and have a seed neither of their own nor of the job's. One
+    within a traced function asks once, while it is traced.
+    """
+    room = sys.modules["tensorflow.python.framework.random_seed"]
+    original = room.get_seed
+
+    def get_seed(op_seed):
+        found = original(op_seed)
+        if found == (None, None):
+            _asked_through(sys._getframe(1))
+        return found
+
+    room.get_seed = functools.update_wrapper(get_seed, original)
 
 
 def _unpinned(name):
@@ -357,6 +380,7 @@ def arm():
     patched = {
         "tensor-hash": {"torch": _hashes},
         "numpy-seeds": {"numpy.random": _numpy_seeds},
+        "tensorflow-draws": {"tensorflow": _tensorflow_draws},
         "unpinned": {name: functools.partial(_unpinned, name) for name in UNPINNED},
     }
     counters = {"torch-draws": _torch_draws}

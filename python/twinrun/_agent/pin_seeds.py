@@ -136,3 +136,14 @@ def cuda(pin, torch):
         setattr(torch.cuda, function.__name__, function)
     _seed(pin, lambda: every(pin.base()), "CUDA generators start from seed %d")
     pins.hide_from_compiler(functions)
+
+
+def tensorflow(pin, _tensorflow):
+    """The generator from which each operation without a seed of its own gets one. Keras has none of
+    its own: where nobody seeds it, it asks Python's and NumPy's. `tf.random.set_seed` comes here by
+    way of this function, and so do those of Keras and of TensorFlow 1.
+    """
+    room = sys.modules["tensorflow.python.eager.context"]
+    original = room.set_global_seed
+    room.set_global_seed = _reports(pin, original)
+    _seed(pin, lambda: original(pin.base()), "tensorflow starts from seed %d")

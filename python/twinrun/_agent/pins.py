@@ -23,6 +23,7 @@ PINS = {
     "seed.numpy": ("pin_seeds", "numpy", ("numpy.random",)),
     "seed.torch": ("pin_seeds", "torch", ("torch",)),
     "seed.cuda": ("pin_seeds", "cuda", ("torch",)),
+    "seed.tensorflow": ("pin_seeds", "tensorflow", ("tensorflow",)),
     "torch-deterministic": ("pin_torch", "deterministic", ("torch",)),
     "threads": ("pin_torch", "threads", ("torch",)),
     "threads.torch": ("pin_torch", "torch_threads", ("torch",)),
@@ -157,16 +158,15 @@ def rank():
 
 
 def of_job(file):
-    """A file of the job or of a library that it uses: neither of ours, of torch nor of the standard
-    library.
+    """A file of the job or of a library that it uses: neither of ours, of a framework whose settings
+    we hold nor of the standard library.
     """
-    torch = getattr(sys.modules.get("torch"), "__file__", None)
-    if (
-        file.startswith((FOLDER, "<frozen"))
-        or torch
-        and file.startswith(os.path.dirname(os.path.abspath(torch)) + os.sep)
-    ):
+    if file.startswith((FOLDER, "<frozen")):
         return False
+    for name in ("torch", "tensorflow", "keras"):
+        home = getattr(sys.modules.get(name), "__file__", None)
+        if home and file.startswith(os.path.dirname(os.path.abspath(home)) + os.sep):
+            return False
     return "-packages" + os.sep in file or not file.startswith(
         os.path.dirname(os.__file__) + os.sep
     )
@@ -174,7 +174,7 @@ def of_job(file):
 
 def where(frame):
     """file:line of the job that called what `frame` runs: the innermost outside of us, the standard
-    library and torch.
+    library and the frameworks.
     """
     while frame is not None and not of_job(frame.f_code.co_filename):
         frame = frame.f_back
