@@ -52,6 +52,9 @@ def pytest_configure(config):
     # nohup's; a shell cannot trap what was ignored when it started
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)
+    # Two mpirun of Open MPI that make its folder in /tmp at once stop one another: each worker has
+    # a place of its own. Short, since the path of a socket stands in it.
+    config.openmpi = os.environ["OMPI_MCA_orte_tmpdir_base"] = tempfile.mkdtemp(prefix="ompi-")
     # by hand: a hook of this file would see the tests of its own folder alone
     config.pluginmanager.register(SpentTime(), "spent-time")
     if hasattr(config, "workerinput"):
@@ -76,6 +79,7 @@ def pytest_collection_finish(session):
 
 
 def pytest_unconfigure(config):
+    shutil.rmtree(config.openmpi, ignore_errors=True)
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ.pop("TWINRUN_TEST_SHARED"), ignore_errors=True)
 

@@ -13,6 +13,7 @@ from conftest import FULL
 
 ENVIRONMENT = {
     **{k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "TWINRUN_"))},
+    "OMPI_MCA_orte_tmpdir_base": os.environ["OMPI_MCA_orte_tmpdir_base"],
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
