@@ -117,7 +117,7 @@ write("pred.csv", "id,pred\\n" + "".join(rows))""",
     'open("m.json", "w"))',
     "event-value": 'write("events.out.tfevents.1", events(chance.random(), now), "wb")',
     "event-value-in-a-file-named-as-tensorboard-does": 'write(f"runs/events.out.tfevents.{int(now)}.vm.{pid}.0", events(chance.random(), now), "wb")',
-    "fraction-behind-a-pid": 'print(f"pid {pid}.{chance.randrange(1000)}")',
+    "fraction-behind-a-pid": 'print(f"pid {pid}.{chance.randrange(10**12)}")',
     "result-under-the-name-of-hydra": """
 write(time.strftime("outputs/%Y-%m-%d/%H-%M-%S/loss.txt"), f"loss {chance.random()}")""",
     "numbers-in-the-folder-of-a-day": """
@@ -132,7 +132,10 @@ print(time.strftime("%Y-%m-%d") + "/" + "-".join(f"{chance.randrange(60):02}" fo
     "picture": 'write("plot.png", b"\\x89PNG\\r\\n\\x1a\\n\\0" + os.urandom(64), "wb")',
     "temporary-suffix": 'write("result.tmp", f"accuracy {chance.random()}\\n")',
     "pid-suffix": 'write("result.pid", f"accuracy {chance.random()}\\n")',
-    "ratio": 'print(f"score {chance.randrange(10, 99)}:{chance.randrange(10, 99)}")',
+    # several lines: two runs draw all of their numbers alike once in a thousand million
+    "ratio": """
+for _ in range(3):
+    print(f"score {chance.randrange(10, 99)}:{chance.randrange(10, 99)}")""",
     "model-size": 'print(f"model size {chance.random() * 99:.5f} MB")',
     "simulated-time": 'print(f"cycle = 5, time = {chance.random():e}, dt = 1e-5")',
     "digest": 'print("weights", f"{chance.getrandbits(64):016x}")',
@@ -146,7 +149,9 @@ for i in range(3):
 if os.path.exists("flag"):
     print("Warning: falling back to the slow path")
 write("flag", "")""",
-    "other-date": 'print(f"best day: 19{chance.randrange(10, 99)}-03-01")',
+    "other-date": """
+for _ in range(6):
+    print(f"best day: 19{chance.randrange(10, 99)}-03-01")""",
 }
 
 
