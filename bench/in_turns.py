@@ -7,7 +7,7 @@ import statistics
 
 
 def in_turns(run, rounds):
-    """[{"off": (elapsed, processor time), "on": the same}] of rounds; run(mode): one step, timed."""
+    """[{"off": (elapsed, processor time), "on": the same}] of rounds; run(mode): a timed step."""
     for _ in range(20):
         run("off"), run("on")
     taken = []

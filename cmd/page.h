@@ -4,27 +4,16 @@
 /* --html of every command. */
 #include "src/report/page.h"
 
-#define TW_HTML_OPTION(args, field)                               \
-    {"html",                                                      \
-     0,                                                           \
-     TW_OPT_FILE,                                                 \
-     "FILE",                                                      \
-     NULL,                                                        \
-     "Output",                                                    \
-     "also write the report as one HTML file that opens offline", \
-     offsetof(struct args, field)}
+#define TW_HTML_ROW(args, field, help) \
+    {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output", help, offsetof(struct args, field)}
+#define TW_HTML_WORDS "also write the report as one HTML file that opens offline"
 
+#define TW_HTML_OPTION(args, field) TW_HTML_ROW(args, field, TW_HTML_WORDS)
 /* Of commands that compare runs. */
-#define TW_PAGES_OPTION(args, field)                                                            \
-    {"html",                                                                                    \
-     0,                                                                                         \
-     TW_OPT_FILE,                                                                               \
-     "FILE",                                                                                    \
-     NULL,                                                                                      \
-     "Output",                                                                                  \
-     "also write the report as one HTML file that opens offline; into a folder that is there, " \
-     "index.html and a page of each run, which lead to each other",                             \
-     offsetof(struct args, field)}
+#define TW_PAGES_OPTION(args, field)                                                  \
+    TW_HTML_ROW(args, field,                                                          \
+                TW_HTML_WORDS "; into a folder that is there, index.html and a page " \
+                              "of each run, which lead to each other")
 
 /* A page that cannot be written is found out now and not after an hour of runs. path may be NULL.
  * 0, or an exit code; said. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`twinrun digest` of HDF5 and of Keras's archives. The samples are h5py's and Keras's own
-(tests/golden/tensors/make_keras.py); mutants of them are made here by their bytes, so no h5py is needed.
+(tests/golden/tensors/make_keras.py); mutants of them are made here by their bytes, so no
+h5py is needed.
 """
 
 import pathlib

@@ -8,20 +8,13 @@ import re
 import subprocess
 
 import pytest
-from native import LIBRARY, clean_environment
+from native import clean_environment
+from newer_python import MARKS, PYTHON
 from script_mutants import BEGIN, DRAWN, MUTANTS
 from test_script_end import PROGRAM, check
 from torch_observed import HERE
 
-PYTHON = os.environ.get("TWINRUN_NEWER_PYTHON", "")
-
-pytestmark = [
-    pytest.mark.usefixtures("python"),
-    pytest.mark.skipif(not os.path.exists(LIBRARY), reason=f"not built: {LIBRARY}"),
-    pytest.mark.skipif(
-        not os.path.exists(PYTHON), reason="TWINRUN_NEWER_PYTHON: no Python 3.12 with NumPy"
-    ),
-]
+pytestmark = MARKS
 
 
 def mutant(name, drawn):

@@ -1,25 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of scripts are watched beside other tools that watch Python code: coverage.py, cProfile,
-pdb, and whatever takes the same place in sys.monitoring. Each shows what it shows alone, and a
+"""Functions of scripts are watched beside other tools that watch Python code: coverage.py,
+cProfile, pdb, and whatever takes the same place in sys.monitoring. Each shows what it shows alone, and a
 verdict tells what was not seen. From Python 3.12 on (TWINRUN_NEWER_PYTHON).
 """
 
-import os
 import subprocess
 
 import pytest
-from native import LIBRARY, clean_environment
+from native import clean_environment
+from newer_python import MARKS, PYTHON
 from test_script_end import check
 
-PYTHON = os.environ.get("TWINRUN_NEWER_PYTHON", "")
-
-pytestmark = [
-    pytest.mark.usefixtures("python"),
-    pytest.mark.skipif(not os.path.exists(LIBRARY), reason=f"not built: {LIBRARY}"),
-    pytest.mark.skipif(
-        not os.path.exists(PYTHON), reason="TWINRUN_NEWER_PYTHON: no Python 3.12 with NumPy"
-    ),
-]
+pytestmark = MARKS
 
 OWN = """
 import os

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`TWINRUN_CONSUMERS`: which lines of the job ask for what varies (`entropy`, `clock`, `dir-order`,
-`tensor-hash`, `torch-draws`, `tensorflow-draws` or `numpy-seeds`), whatever library does it for them, or (`unpinned`)
-for what no pin reaches.
+`tensor-hash`, `torch-draws`, `tensorflow-draws` or `numpy-seeds`), whatever library does it for
+them, or (`unpinned`) for what no pin reaches.
 
 The libc agent counts the calls (`TWINRUN_FACTORS=entropy=audit`); a trace function, set in frames
 of the job's own files only, looks after each line whether the count has grown. Lines
@@ -236,7 +236,7 @@ def _numpy_seeds():
 
 
 def _tensorflow_draws():
-    """Operations of TensorFlow that draw, and have a seed neither of their own nor of the job's. One
+    """Operations of TensorFlow that draw, with a seed neither of their own nor of the job's. One
     within a traced function asks once, while it is traced.
     """
     room = sys.modules["tensorflow.python.framework.random_seed"]

@@ -158,8 +158,8 @@ def rank():
 
 
 def of_job(file):
-    """A file of the job or of a library that it uses: neither of ours, of a framework whose settings
-    we hold nor of the standard library.
+    """A file of the job or of a library that it uses: neither of ours, of a framework whose
+    settings we hold nor of the standard library.
     """
     if file.startswith((FOLDER, "<frozen")):
         return False

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what each generator that a job of Keras draws from gives first; with `seeded` the job seeds
-them by Keras's own function.
+"""Prints what each generator that a job of Keras draws from gives first; with `seeded` the job
+seeds them by Keras's own function.
 """
 
 import random
