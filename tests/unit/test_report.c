@@ -339,7 +339,13 @@ static void sentences_of_some_verdicts(void **state)
     v.overhead_ratio = .126;
     expect_line(&v, "\nwatcher +13% of the run's time: watching this closely can itself hide or "
                     "cause a divergence\n");
-    f.changed_known = f.rel_l2_exact = false;
+    f.elements = 1; /* its own distance, and no bound */
+    f.changed_known = false;
+    expect_line(&v, "        size   1 element, 2 ulp, relative L2 3.1e-8\n");
+    f.elements = 1048576;
+    f.max_ulp = 1e15; /* no distance of roundings */
+    expect_line(&v, "        size   1,048,576 elements, relative L2 3.1e-8\n");
+    f.rel_l2_exact = false;
     f.max_ulp = NAN;
     expect_line(&v, "        size   1,048,576 elements, relative L2 about 3.1e-8\n");
     f.role = TWIN_ROLE_UNKNOWN;

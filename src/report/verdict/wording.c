@@ -150,6 +150,9 @@ static void two_values(struct tw_buf *b, double x, double y)
     tw_buf_printf(b, "%s -> %s", p, q);
 }
 
+/* A distance beyond is none of roundings, and its many digits say less than relative L2 does. */
+#define ULP_SAID 1e6
+
 /* How much is said depends on what was recorded: values of single numbers, counts of elements, NaN
  * or infinity on one side, distance in ulp, relative L2 distance. */
 void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
@@ -179,9 +182,12 @@ void tw_say_size(struct tw_buf *b, const struct twin_finding *f)
                       tw_human_count(bad_b, y));
     }
     /* an infinite distance in ulp stands for NaN on one side */
-    if (!isnan(f->max_ulp)) {
+    if (isinf(f->max_ulp)) {
         comma(b, start);
-        tw_buf_printf(b, isinf(f->max_ulp) ? "one is NaN" : "at most %.0f ulp", f->max_ulp);
+        tw_buf_puts(b, "one is NaN");
+    } else if (f->max_ulp <= ULP_SAID) {
+        comma(b, start);
+        tw_buf_printf(b, "%s%.0f ulp", f->elements == 1 ? "" : "at most ", f->max_ulp);
     }
     /* "about": estimated from sketches */
     if (isfinite(f->rel_l2)) {
