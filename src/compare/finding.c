@@ -76,6 +76,14 @@ void tw_finding_free(struct twin_finding *f)
     tw_free(f);
 }
 
+void tw_finding_replace(struct twin_finding *f, struct twin_finding *n)
+{
+    struct twin_finding old = *f;
+    *f = *n;
+    *n = old;
+    tw_finding_free(n);
+}
+
 /* Copies a text that may be missing. */
 static void set_copy(struct tw_cmp *c, char **field, const char *s)
 {

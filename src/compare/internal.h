@@ -404,6 +404,8 @@ struct twin_finding *tw_finding_from(struct tw_cmp *c, const struct tw_diff *d,
 struct twin_finding *tw_finding_copy(struct tw_cmp *c, const struct twin_finding *f);
 void tw_finding_clear(struct twin_finding *f);
 void tw_finding_free(struct twin_finding *f);
+/* *f becomes what n says, and what *f said before is freed with n. */
+void tw_finding_replace(struct twin_finding *f, struct twin_finding *n);
 /* replaces a string of a finding */
 void tw_finding_set(struct tw_cmp *c, char **field, char *owned);
 /* Its role is not known: what made it lies between these two. Takes both texts. */

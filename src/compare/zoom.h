@@ -2,8 +2,8 @@
 #ifndef TW_COMPARE_ZOOM_H
 #define TW_COMPARE_ZOOM_H
 /*
- * Between zoom.c and zoom_call.c: the operation that one step of a zoom pair names. zoom_call.c
- * looks for it, zoom.c puts it into the verdict.
+ * Between the files of a zoom: the operation that one step of a zoom pair names. zoom_call.c looks
+ * for it, zoom.c puts it into the verdict, zoom_replays.c says what replaying it showed.
  */
 #include "internal.h"
 
@@ -43,5 +43,9 @@ void tw_zoom_found_free(struct tw_zoom_found *f);
 /* "aten::mm" of "aten::mm.out0" */
 char *tw_zoom_op(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r);
 bool tw_zoom_unwritten(const char *op);
+/* Says what replays of the suspect showed, claims it, and sets v->replay. call: the call of run 2
+ * that was named; NULL when it is not known. */
+void tw_zoom_note_replays(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *a,
+                          const struct tw_side *b, const char *call);
 
 #endif
