@@ -18,13 +18,11 @@ import os
 import sys
 import threading
 from array import array
-from time import perf_counter_ns
 
 from . import (
     core,
     device,
     facts,
-    faults,
     gradients,
     naming,
     parts,
@@ -41,9 +39,7 @@ from .core import S, T, hook
 from .native import (
     CHECKPOINT,
     F64,
-    HYPER,
     INIT,
-    ITEM_BYTES,
     MOMENT,
     OPTIMIZER,
     ORDER,
@@ -51,9 +47,9 @@ from .native import (
     STATS,
     TENSORS,
     WEIGHT,
-    Items,
-    pack_item,
 )
+from .optim_moments import Moments
+from .optim_numbers import Numbers
 
 GONE = 8  # optimizers whose last look is kept after they are gone
 NAMES_SHOWN = 40  # names of parameters in the note about their order
@@ -89,103 +85,6 @@ class Followed:
         self.watched_at = None  # which models `watches` was made of (written.py)
         self.placed_at = None  # which models replicas.py has looked at
         self.watches = self.raw = ()
-
-
-class Numbers:
-    """Hyperparameters: the numbers of every group, in an array that stays in place from step to
-    step.
-    """
-
-    def __init__(self, label, op):
-        self.label, self.op = label, op
-        self.shape = None  # keys of each group when the plan was made
-        self.plan = []  # (group, key, index in a tuple or None) of each number
-        self.odd = []  # (name, group, key) of tensors
-        self.values = array("d")
-        self.items = Items(16)
-        self.swift = None  # the plan for the swift path
-
-    def _look(self, groups):
-        self.shape = self.swift = None
-        self.plan, self.odd, names = [], [], []
-        for g, group in enumerate(groups):
-            for key in group:
-                if key != "params":
-                    self._add(names, "%s[%d]" % (key, g), g, key, group[key])
-        self.values = array("d", bytes(8 * len(names)))
-        address = self.values.buffer_info()[0]
-        while self.items.capacity < len(names):
-            self.items.grow()
-        for i, name in enumerate(names):
-            pack_item(
-                self.items.buffer,
-                i * ITEM_BYTES,
-                address + 8 * i,
-                0,
-                0,
-                1,
-                0,
-                core.series(OPTIMIZER, HYPER, name, self.label, self.op, "", ""),
-                core.layout(F64, ()),
-                STATS,
-                F64,
-                0,
-                0,
-            )
-        self.shape = [len(group) for group in groups]
-        if swift.ON and self.plan and not self.odd:
-            self.swift = swift.new_numbers(
-                (self.items.buffer, self.values),
-                self.items.address,
-                address,
-                self.shape,
-                [(g, key, -1 if index is None else index) for g, key, index in self.plan],
-            )
-
-    def _add(self, names, name, g, key, value):
-        if isinstance(value, bool):
-            return  # a switch of the implementation, or of the program's text
-        if isinstance(value, (int, float)):
-            names.append(name)
-            self.plan.append((g, key, None))
-        elif (
-            isinstance(value, (tuple, list))
-            and 0 < len(value) <= 8
-            and all(type(v) in (int, float) for v in value)
-        ):
-            for i in range(len(value)):
-                names.append("%s[%d]" % (name, i))
-                self.plan.append((g, key, i))
-        elif tensors.is_tensor(value):
-            self.odd.append((name, g, key))
-
-    def record(self, groups):
-        if self.swift is not None and swift.numbers(self.swift, groups):
-            return
-        if self.shape != [len(group) for group in groups]:
-            self._look(groups)
-        try:
-            self._read(groups)
-        except (KeyError, TypeError, IndexError, OverflowError) as error:
-            faults.pass_on(error)
-            self._look(groups)  # a number has become something else
-            self._read(groups)
-        if self.plan:
-            began = perf_counter_ns()
-            S.lib.records(self.items.address, len(self.plan), None, 0)
-            S.native_ns += perf_counter_ns() - began
-        if not self.odd:
-            return
-        pending = tensors.pending()
-        for name, g, key in self.odd:
-            pending.add(OPTIMIZER, HYPER, name, groups[g][key], self.label, self.op, flags=STATS)
-        pending.flush()
-
-    def _read(self, groups):
-        values = self.values
-        for i, (g, key, index) in enumerate(self.plan):
-            value = groups[g][key]
-            values[i] = value if index is None else value[index]
 
 
 def _of(optimizer, name):
@@ -353,127 +252,6 @@ def _record_gradients(followed, optimizer, parameters):
         left.step_begins(followed.names, parameters, [p.grad for p in parameters])
 
 
-class Moments:
-    """The tensors and numbers in an optimizer's state, found again in every step without looking
-    for them anew, nor holding them.
-    """
-
-    def __init__(self):
-        # (position of the parameter, number of entries, rows, numbers) of each state
-        self.groups = []
-        self.names = []  # (name, scope, op, site) of each tensor
-        self.size = 0  # parameters with a state
-        self.epoch = S.interrupted
-        self.nested = False  # something deeper than one level: looked for anew in every step
-        self.swift = None  # what look() has found, for the swift path
-        # position of the parameter -> place, among the tensors, of its count that lies in memory
-        self.counts = {}
-
-    def look(self, followed, state, parameters):
-        """Looks for them. Returns the tensors in the order of their names, [(name, value)] of the
-        numbers, and whether each tensor is where it was.
-        """
-        self.size = len(state)
-        values, numbers = [], []
-        for position, p in enumerate(parameters):
-            entries = state.get(p)
-            if not isinstance(entries, dict) or not entries:
-                continue
-            base, scope = followed.names[position][:2]
-            rows, plain = [], []
-            for key, value in dict.items(entries):
-                if (
-                    key == "step"
-                    and _on_device(value)
-                    and followed.names[position][:2] != min(n[:2] for n in followed.names)
-                ):
-                    # each costs a copy to the host: one of them stands for all, whatever their
-                    # order
-                    continue
-                name = base + "." + str(key)
-                if tensors.is_tensor(value):
-                    rows.append([key, refs.to(value), tensors.address(value)])
-                elif isinstance(value, (bool, int, float)):
-                    plain.append((name, key))
-                self._add(name, scope, followed.op, value, values, numbers, 0)
-            self.groups.append((position, len(entries), rows, plain))
-        if swift.ON and not self.nested:
-            self._hand_over(state, parameters)
-        return values, numbers, False
-
-    def _hand_over(self, state, parameters):
-        """To the swift path, where the state is tensors alone that have memory."""
-        self.swift, entries, found = None, {}, []
-        for position, count, rows, plain in self.groups:
-            if plain or not all(row[2] for row in rows):
-                return
-            entries[id(parameters[position])] = count, len(found), len(rows)
-            for row in rows:
-                if row[0] == "step" and tensors._simple(row[1]()):
-                    self.counts[position] = len(found)
-                found.append(tuple(row))
-        if found and isinstance(state, dict) and len(entries) == len(state):
-            ids = list(map(id, dict.keys(state)))
-            if all(key in entries for key in ids):
-                self.swift = swift.new_moments([(key, *entries[key]) for key in ids], found)
-
-    def swiftly(self, state):
-        """The tensors, where each is the one that it was, in its place; else None."""
-        if self.swift is None or self.epoch != S.interrupted:
-            return None
-        return swift.moments(self.swift, state)
-
-    def _add(self, name, scope, op, value, values, numbers, depth):
-        if tensors.is_tensor(value):
-            values.append(value)
-            self.names.append((name, scope, op, ""))
-        elif isinstance(value, (bool, int, float)):
-            numbers.append((name, float(value)))
-        elif isinstance(value, dict) and depth < 3:
-            self.nested = True
-            for inner in dict.keys(value):
-                self._add(
-                    "%s[%r]" % (name, inner),
-                    scope,
-                    op,
-                    dict.__getitem__(value, inner),
-                    values,
-                    numbers,
-                    depth + 1,
-                )
-        elif isinstance(value, (list, tuple)) and depth < 3:
-            self.nested = True
-            for i in range(len(value)):
-                self._add("%s[%d]" % (name, i), scope, op, value[i], values, numbers, depth + 1)
-
-    def again(self, state, parameters):
-        """look() for a state that has kept its shape; None where it has another one."""
-        if self.nested or len(state) != self.size or self.epoch != S.interrupted:
-            return None
-        values, numbers, steady = [], [], True
-        for position, count, rows, plain in self.groups:
-            entries = state.get(parameters[position])
-            if entries is None or len(entries) != count:
-                return None
-            for row in rows:
-                value = entries.get(row[0])
-                values.append(value)
-                if row[2] and row[1]() is value and tensors.address(value) == row[2]:
-                    continue
-                if not tensors.is_tensor(value):
-                    return None
-                steady = False
-                row[1], row[2] = refs.to(value), tensors.address(value)
-            for name, key in plain:
-                value = entries.get(key)
-                if not isinstance(value, (int, float)):
-                    return None
-                numbers.append((name, float(value)))
-        if swift.ON and not steady:
-            self._hand_over(state, parameters)
-        return values, numbers, steady
-
-
 def _record_first_moments(followed, state, parameters):
     """The state that an optimizer has before its first step: a resumed job has loaded it, and what
     it holds is compared with what the whole job had there.
@@ -485,10 +263,6 @@ def _record_first_moments(followed, state, parameters):
         if S.level == TENSORS and parts.divisible(value):
             parts.add(pending, INIT, MOMENT, name, value, scope, op, 0)
     pending.flush()
-
-
-def _on_device(value):
-    return tensors.is_tensor(value) and value.device.type != "cpu"
 
 
 def _record_moments(followed, state, parameters, flags, turn, everything, values):
