@@ -143,6 +143,7 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
         twin_factors_with_recording(&c->factors);
     if (rc == 0 && tw_isolate_nodes_open(c))
         twin_factors_with_nodes(&c->factors);
+    twin_factors_on_trial(&c->factors);
     if (rc == 0)
         rc = twin_world_parse(&c->factors, c->args.pin ? c->args.pin : "all", &all, NULL, err);
     if (rc != 0)
@@ -163,7 +164,8 @@ static int candidates(struct tw_isolate *c, struct twin_error *err)
             .layer = f->layer,
             .unit = f->unit,
             .can_pin = true,
-            .last_resort = f->last_resort,
+            /* what may break the job is no part of the pinned world, unless it was named */
+            .last_resort = f->last_resort || all.setting[i].on_trial,
             .may_not_hold = strcmp(f->id, "match-order") == 0,
         };
     }

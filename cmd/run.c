@@ -90,7 +90,7 @@ struct world {
     struct twin_factors factors;
     struct twin_world world;
     struct twin_world_plan plan;
-    char *left_out; /* what "all" could not pin here, with reasons; NULL: nothing */
+    char *left_out; /* what "all" did not pin, with reasons; NULL: nothing */
 };
 
 /* From --pin to what a launch is given. order: NULL, or what is replayed, for which pins step back.
@@ -336,7 +336,7 @@ const struct tw_command tw_command_run = {
     "set, random bytes of the system, time of day, order of folders, address layout and more; "
     "twinrun factors lists them. The job's output and exit code are its own. At the end one line "
     "on stderr says what was pinned, what did not take effect and why, what the job did not use, "
-    "and what cannot be pinned here.\n\n"
+    "and what was left out.\n\n"
     "Keys and tokens that a job makes while entropy is pinned are known to everyone, and "
     "certificates are checked against the pinned clock: for jobs that use the network write --pin "
     "all,-entropy,-clock.\n\n"

@@ -38,6 +38,7 @@ PYTHON = {
     "seed.tensorflow",
     "cudnn-benchmark",
     "torch-deterministic",
+    "tensorflow-deterministic",
     "cudnn-deterministic",
     "sdpa-backend",
     "ddp-buckets",

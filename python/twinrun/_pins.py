@@ -25,7 +25,7 @@ VARIABLES = {
 BY_AGENT = (
     *("dir-order", "entropy", "malloc-fill", "clock", "loader-workers", "executor-order"),
     *("seed.python", "seed.numpy", "seed.torch", "seed.cuda", "cudnn-benchmark", "tensor-hash"),
-    "seed.tensorflow",
+    *("seed.tensorflow", "tensorflow-deterministic"),
     *(
         "torch-deterministic",
         "cudnn-deterministic",

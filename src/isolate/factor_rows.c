@@ -367,6 +367,23 @@ const struct tw_spec tw_specs[] = {
     {
         .factor =
             {
+                .id = "tensorflow-deterministic",
+                .layer = "backward",
+                .title = "operations and input pipelines of TensorFlow in the order of arrival",
+                .how = PYTHON,
+                .pin = "tf.config.experimental.enable_op_determinism()",
+                .fix = "tf.config.experimental.enable_op_determinism(), or no deterministic=False "
+                       "in tf.data",
+                .unit = TWIN_UNIT_EXPOSURE,
+                .needs = "tensorflow",
+                .may_fail = "operations without a deterministic form end the job; has to be named",
+            },
+        .channel = TW_BY_PYTHON,
+        .through = {"tensorflow"},
+    },
+    {
+        .factor =
+            {
                 .id = "cudnn-deterministic",
                 .layer = "backward",
                 .title = "cuDNN kernels that add in the order of arrival",

@@ -159,6 +159,11 @@ void twin_factors_with_nodes(struct twin_factors *f)
             f->factor[i].unavailable = NULL;
 }
 
+void twin_factors_on_trial(struct twin_factors *f)
+{
+    f->on_trial = true;
+}
+
 bool twin_factor_is_counted(const struct twin_factor *f)
 {
     return f && f->asked_as && tw_factor_channel(f) == TW_BY_LIBC;

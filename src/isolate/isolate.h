@@ -42,6 +42,9 @@ struct twin_factor {
     const char *needs;
     /* it holds so much still that it is tried only where nothing else is found */
     bool last_resort;
+    /* why jobs may end in an error under its pin, so that "all" does not set it; NULL: they do not
+     */
+    const char *may_fail;
     /* what agents call asking for it (TWINRUN_CONSUMERS); NULL: nobody can see who asks */
     const char *asked_as;
     /* of a factor file: what it changes; NULL for the built-in ones */
@@ -51,7 +54,8 @@ struct twin_factor {
 /* The built-in factors in the order of their layers, then those of a factor file. */
 struct twin_factors {
     struct twin_factor *factor;
-    size_t count; /* owned */
+    size_t count;  /* owned */
+    bool on_trial; /* twin_factors_on_trial */
 };
 /* file: TOML of the user's own factors ([[factor]] id, layer, title, env or argument edits), or
  * NULL. TWIN_EFORMAT names key and line. */
@@ -63,6 +67,9 @@ void twin_factors_free(struct twin_factors *f);
 void twin_factors_with_recording(struct twin_factors *f);
 /* The same for the node, of whoever tells an engine where runs are made. */
 void twin_factors_with_nodes(struct twin_factors *f);
+/* "all" sets those under which a job may fail, too: for a search, which finds that out and drops
+ * them. */
+void twin_factors_on_trial(struct twin_factors *f);
 /* NULL when unknown */
 const struct twin_factor *twin_factor_find(const struct twin_factors *f, const char *id);
 /* Does the libc agent count who asks for it? Else the Python agent alone can see it. f may be NULL:
@@ -75,6 +82,7 @@ struct twin_setting {
     const struct twin_factor *factor;
     enum twin_factor_mode mode;
     uint64_t seed; /* of vary, value of pin */
+    bool on_trial; /* set by "all" though the job may fail under it; nobody has named it */
 };
 struct twin_world {
     struct twin_setting *setting;
@@ -84,10 +92,10 @@ struct twin_world {
 /* "all" (every pin there is), or a comma-separated list of ids, each perhaps with `=VALUE`;
  * "all,-threads" leaves out; `id=vary[:SEED]` shakes. Unknown ids: TWIN_EINVAL with the nearest one
  * that exists; so is a value that the factor does not take. One that is unavailable and named:
- * TWIN_EUNSUPPORTED with the reason. Factors that are unavailable or cannot be pinned are left out
- * of "all" and named, with the reasons, in *left_out (malloc'ed; NULL when there is none; may be
- * NULL). The world points into f. A seed of 0 in a pin stands for the factor's default
- * (docs/factors.md). */
+ * TWIN_EUNSUPPORTED with the reason. Factors that are unavailable, cannot be pinned, or may break a
+ * job (unless on trial) are left out of "all" and named, with the reasons, in *left_out (malloc'ed;
+ * NULL when there is none; may be NULL). The world points into f. A seed of 0 in a pin stands for
+ * the factor's default (docs/factors.md). */
 int twin_world_parse(const struct twin_factors *f, const char *list, struct twin_world *out,
                      char **left_out, struct twin_error *err);
 void twin_world_free(struct twin_world *w);

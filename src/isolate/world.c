@@ -77,6 +77,7 @@ static int set_mode(const struct parse *p, struct twin_setting *s, const char *v
         return twin_error_set(p->err, TWIN_EUNSUPPORTED, "%s cannot be set: %s", f->id,
                               f->unavailable);
     s->seed = 0;
+    s->on_trial = false;
     if (value && strncmp(value, "vary", 4) == 0 && (value[4] == '\0' || value[4] == ':')) {
         if (!f->vary)
             return twin_error_set(
@@ -100,6 +101,12 @@ static int set_mode(const struct parse *p, struct twin_setting *s, const char *v
     return value ? pin_value(p, f, value, &s->seed) : 0;
 }
 
+/* Does "all" set it? */
+static bool in_all(const struct twin_factors *f, const struct twin_factor *x)
+{
+    return !x->unavailable && x->pin && (!x->may_fail || f->on_trial);
+}
+
 /* One item of the list: a factor, a factor that is left out, or "all". Cuts its text in place. */
 static int take_item(struct parse *p, char *item)
 {
@@ -109,8 +116,10 @@ static int take_item(struct parse *p, char *item)
         *value++ = '\0';
     if (strcmp(item, "all") == 0 && !value) {
         for (size_t i = 0; i < p->f->count; i++)
-            if (!p->f->factor[i].unavailable && p->f->factor[i].pin && p->slot[i].mode == TWIN_FREE)
+            if (in_all(p->f, &p->f->factor[i]) && p->slot[i].mode == TWIN_FREE) {
                 p->slot[i].mode = TWIN_PIN;
+                p->slot[i].on_trial = p->f->factor[i].may_fail != NULL;
+            }
         p->all = true;
         return 0;
     }
@@ -155,7 +164,9 @@ static const char *why_left_out(const struct twin_setting *s)
 {
     if (s->mode != TWIN_FREE || s->seed == 1)
         return NULL;
-    return s->factor->unavailable ? s->factor->unavailable : "it can only be shaken";
+    if (s->factor->unavailable)
+        return s->factor->unavailable;
+    return s->factor->pin ? s->factor->may_fail : "it can only be shaken";
 }
 
 /* Sets *out to "tf32, seed.cuda (no GPU driver here); noise (it can only be shaken)": factors of

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 import pytest
+import turn
 from job_pool import once
 from native import LIBRARY, ROOT, Run
 
@@ -220,14 +221,53 @@ def test_the_pins_of_seeds_are_what_a_line_of_keras_would_set(twinrun, tmp_path)
     assert alike(out, first) == [True] * 3 + [False] * 3, (out, first)
 
 
-def test_isolate_names_the_seed_and_check_pinned_proves_the_pin(twinrun, home):
-    """Of the job whose seeded twin is SAME above."""
-    script = os.path.join(JOBS, "loop.py")
-    line = open(script).read().splitlines().index(FIRST) + 1
-    job = ("--", PYTHON, script, "unseeded")
-    found = twinrun("isolate", "-q", "--pin", "seed.tensorflow", *job, env=QUIET)
-    assert found.rc == 1 and "cause     seed.tensorflow" in found.out, found
-    assert f"loop.py:{line}, 1 call: {FIRST}" in found.out, found.out
-    proved = twinrun("check", "--pinned", *job, env=QUIET)
+def test_determinism_is_pinned_and_seeds_are_not(twinrun, tmp_path):
+    """Draws without a seed are no error under the pin, and differ in two runs as without it. A job
+    that asks for determinism by itself gets TensorFlow's errors, and that is told.
+    """
+    script = os.path.join(JOBS, "seeds.py")
+    environment = {**QUIET, "TWINRUN_HOME": str(tmp_path)}
+    job = ("run", "--pin", "tensorflow-deterministic", "--", PYTHON, script)
+    own = twinrun(*job, "determined", env=environment)
+    assert own.rc == 0 and "set by the job itself: tensorflow-deterministic" in own.err, own
+    assert own.out.count("\nrefused ") == 2, own.out
+    one, other = (twinrun(*job, "unseeded", env=environment) for _ in range(2))
+    assert (one.rc, other.rc) == (0, 0), (one, other)
+    assert "pinned: tensorflow-deterministic" in one.err, one.err
+    rows = zip(one.out.splitlines(), other.out.splitlines(), strict=True)
+    assert len(one.out.splitlines()) == 7 and all(a != b for a, b in rows), (one.out, other.out)
+
+
+# (factor, job, its argument, what the search says of the line; "": that the job fails under it)
+SEARCHES = [
+    ("seed.tensorflow", "loop.py", "unseeded", "{job}:{line}, 1 call: " + FIRST),
+    ("tensorflow-deterministic", "pipeline.py", "", "data: batch"),
+    ("tensorflow-deterministic", "pipeline.py", "stuck", ""),
+]
+
+
+@pytest.mark.parametrize("factor, job, argument, said", turn.part(SEARCHES, len(SEARCHES)))
+def test_isolate_names_the_factor_and_check_pinned_proves_the_pin(
+    twinrun, home, factor, job, argument, said
+):
+    """Of a job whose twin (seeded, ordered) is SAME; and a pin under which the job fails is none."""
+    script = os.path.join(JOBS, job)
+    command = ("--", PYTHON, script, *argument.split())
+    found = twinrun("isolate", "-q", "--pin", factor, *command, env=QUIET)
+    if not said:
+        assert found.rc == 3 and "cause " not in found.out, found
+        assert f"dropped   the job fails under the pin: {factor}\n" in found.out, found
+        return
+    assert found.rc == 1 and f"cause     {factor} " in found.out, found
+    lines = open(script).read().splitlines()
+    line = lines.index(FIRST) + 1 if FIRST in lines else 0
+    assert said.format(job=job, line=line) in found.out, found.out
+    proved = twinrun("check", "--pinned", *command, env=QUIET)
     assert proved.rc == 0, proved
-    assert proved.out.startswith("SAME    with seed.tensorflow pinned: 4 steps"), proved.out
+    assert proved.out.startswith(f"SAME    with {factor} pinned: 4 steps"), proved.out
+
+
+def test_a_pipeline_that_keeps_the_order_is_the_same(twinrun, home):
+    script = os.path.join(JOBS, "pipeline.py")
+    same = twinrun("check", "--runs", "2", "--", PYTHON, script, "ordered", env=QUIET)
+    assert same.rc == 0 and same.out.startswith("SAME    4 steps"), same.out

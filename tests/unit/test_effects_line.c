@@ -42,7 +42,7 @@ static void test_every_fate(void **state)
     };
     expect(&w, e, "h (no GPU)", false,
            "pinned: a; shaken: f; NOT pinned: b (too late\\x0a); NOT shaken: g; not known whether "
-           "pinned: c; set by the job itself: d; not used by the job: e; cannot be pinned here: h "
+           "pinned: c; set by the job itself: d; not used by the job: e; left out: h "
            "(no GPU); run in home/runs/r");
     /* a pin that failed must not pass for one that took effect, even when quiet */
     expect(&w, e, "h (no GPU)", true, "NOT pinned: b (too late\\x0a); NOT shaken: g");

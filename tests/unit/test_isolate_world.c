@@ -117,7 +117,7 @@ static void all_pins_what_is_available(void **state)
     assert_int_equal(twin_world_parse(&factors, "all", &w, &left_out, NULL), 0);
     for (size_t i = 0; i < factors.count; i++) {
         const struct twin_factor *f = &factors.factor[i];
-        bool expected = !f->unavailable && f->pin;
+        bool expected = !f->unavailable && f->pin && !f->may_fail;
         pins += expected;
         assert_true((setting(&w, f->id) != NULL) == expected);
         assert_true((strstr(left_out, f->id) != NULL) == !expected);
@@ -125,8 +125,42 @@ static void all_pins_what_is_available(void **state)
     assert_int_equal(w.count, pins);
     assert_non_null(strstr(left_out, "match-order (it needs a recorded run: "));
     assert_non_null(strstr(left_out, "noise (it can only be shaken)"));
+    assert_non_null(strstr(left_out, "tensorflow-deterministic (operations without "));
     free(left_out);
     twin_world_free(&w);
+}
+
+/* Under which a job may fail: a search takes it with "all", a command only by its name. */
+static void what_may_break_a_job_is_named_or_on_trial(void **state)
+{
+    static const char id[] = "tensorflow-deterministic";
+    struct twin_factors searched;
+    struct twin_world w;
+    (void)state;
+    assert_int_equal(twin_factors_load(NULL, &searched, NULL), 0);
+    twin_factors_on_trial(&searched);
+    static const struct {
+        const char *list;
+        bool search, set, on_trial;
+    } rows[] = {
+        {"all", false, false, false},
+        {"all,tensorflow-deterministic", false, true, false},
+        {"all", true, true, true},
+        {"all,tensorflow-deterministic", true, true, false},
+        {"tensorflow-deterministic,all", true, true, false},
+        {"all,-tensorflow-deterministic", true, false, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct twin_factors *f = rows[i].search ? &searched : &factors;
+        assert_int_equal(twin_world_parse(f, rows[i].list, &w, NULL, NULL), 0);
+        const struct twin_setting *s = setting(&w, id);
+        assert_true((s != NULL) == rows[i].set);
+        assert_true(!s || s->on_trial == rows[i].on_trial);
+        for (size_t k = 0; k < w.count; k++)
+            assert_true(w.setting[k].factor == (s ? s->factor : NULL) || !w.setting[k].on_trial);
+        twin_world_free(&w);
+    }
+    twin_factors_free(&searched);
 }
 
 static void lists_add_and_take_away(void **state)
@@ -604,6 +638,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_is_whole),
         cmocka_unit_test(layers_come_in_their_order),
+        cmocka_unit_test(what_may_break_a_job_is_named_or_on_trial),
         cmocka_unit_test(all_pins_what_is_available),
         cmocka_unit_test(lists_add_and_take_away),
         cmocka_unit_test(bad_lists_are_refused_by_name),

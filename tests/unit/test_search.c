@@ -390,8 +390,8 @@ static void too_little_seen(void **state)
     twin_search_report_free(r);
 }
 
-/* A pin that hides causes is tried when all others have failed, and not when the hardware is to
- * blame. */
+/* A pin that hides causes, or may break the job, is tried when all others have failed, and not when
+ * the hardware is to blame. Where it does break the job it is dropped, and is no cause. */
 static void last_resort(void **state)
 {
     (void)state;
@@ -401,13 +401,19 @@ static void last_resort(void **state)
     candidate[last].last_resort = true;
     struct twin_search_plan plan;
     assert_int_equal(twin_search_plan(candidate, SIM_FACTORS, NULL, &plan, NULL), 0);
-    for (int hardware = 0; hardware < 2; hardware++) {
+    enum { STOPS_IT, HARDWARE, BREAKS_THE_JOB, CASES };
+    static const enum twin_search_outcome expected[] = {TWIN_SEARCH_ISOLATED, TWIN_SEARCH_HARDWARE,
+                                                        TWIN_SEARCH_OUTSIDE};
+    for (int which = 0; which < CASES; which++) {
         struct sim s = one_cause("match-order", "collective");
-        s.vote = hardware ? TWIN_VOTE_HARDWARE : TWIN_VOTE_OPERATION;
+        s.vote = which == HARDWARE ? TWIN_VOTE_HARDWARE : TWIN_VOTE_OPERATION;
+        s.fails = which == BREAKS_THE_JOB ? UINT64_C(1) << last : 0;
         struct twin_search_report *r;
         assert_int_equal(twin_search(candidate, &plan, sim_make_runs, NULL, &s, NULL, &r, NULL), 0);
-        assert_int_equal(r->outcome, hardware ? TWIN_SEARCH_HARDWARE : TWIN_SEARCH_ISOLATED);
-        assert_true(hardware ||
+        assert_int_equal(r->outcome, expected[which]);
+        assert_int_equal(r->dropped.word[0], s.fails);
+        assert_int_equal(r->cause_count, which == STOPS_IT);
+        assert_true(which != STOPS_IT ||
                     (r->cause_count == 1 && r->cause[0].candidate == last && r->runs <= 30));
         assert_int_equal(r->vote, s.vote);
         twin_search_report_free(r);

@@ -25,6 +25,7 @@ PINS = {
     "seed.cuda": ("pin_seeds", "cuda", ("torch",)),
     "seed.tensorflow": ("pin_seeds", "tensorflow", ("tensorflow",)),
     "torch-deterministic": ("pin_torch", "deterministic", ("torch",)),
+    "tensorflow-deterministic": ("pin_tf", "deterministic", ("tensorflow",)),
     "threads": ("pin_torch", "threads", ("torch",)),
     "threads.torch": ("pin_torch", "torch_threads", ("torch",)),
     "cudnn-benchmark": ("pin_flags", "cudnn_benchmark", ("torch",)),

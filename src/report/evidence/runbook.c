@@ -24,6 +24,7 @@ static const struct row by_factor[] = {
     {"clock", "seed"},
     {"tf32", "precision"},
     {"torch-deterministic", "operator"},
+    {"tensorflow-deterministic", "operator"},
     {"cudnn-", "operator"},
     {"cublas-", "operator"},
     {"autotune", "operator"},

@@ -75,7 +75,7 @@ char *tw_effects_line(const struct twin_world *w, const struct twin_world_effect
         if (!quiet || parts[i].also_when_quiet)
             add_part(&b, &parts[i], w, effect);
     if (!quiet && left_out)
-        tw_buf_printf(&b, "%scannot be pinned here: %s", b.len ? "; " : "", left_out);
+        tw_buf_printf(&b, "%sleft out: %s", b.len ? "; " : "", left_out);
     if (!quiet)
         tw_buf_printf(&b, "; run in %s", dir);
     return tw_buf_steal(&b);
