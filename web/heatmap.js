@@ -306,15 +306,16 @@ class Heatmap {
     return short + this.fit(c, text.slice(rank[0].length), room - c.measureText(short).width);
   }
 
+  /** What has no room loses its middle, of which a third stays in front: `0.weight.buffer` and `3.weight.buffer` end alike. */
   fit(/** @type {CanvasRenderingContext2D} */ c, /** @type {string} */ text, /** @type {number} */ room) {
     if (c.measureText(text).width <= room) return text;
-    const all = [...text.slice(-120)];
-    let low = 0, high = all.length; // the longest end that has room
+    const all = [...text], ends = (/** @type {number} */ n) => all.slice(0, Math.floor(n / 3)).join('') + '…' + all.slice(all.length - Math.ceil(2 * n / 3)).join('');
+    let low = 0, high = Math.min(all.length - 1, 120); // the most letters that have room
     while (low < high) {
-      const mid = (low + high) >> 1;
-      if (c.measureText('…' + all.slice(mid).join('')).width <= room) high = mid; else low = mid + 1;
+      const mid = (low + high + 1) >> 1;
+      if (c.measureText(ends(mid)).width <= room) low = mid; else high = mid - 1;
     }
-    return '…' + all.slice(low).join('');
+    return ends(low);
   }
 
   drawMark(/** @type {CanvasRenderingContext2D} */ c) {

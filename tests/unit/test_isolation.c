@@ -215,6 +215,37 @@ static void hostile_text_stays_text(void **state)
     tw_free(out);
 }
 
+static size_t times(const char *text, const char *what)
+{
+    size_t n = 0;
+    for (; (text = strstr(text, what)); text++)
+        n++;
+    return n;
+}
+
+/* Where the first text says what no line does, the line is that of the next one, and shown once. */
+static void the_line_behind_a_sentence(void **state)
+{
+    (void)state;
+    static const char *const where[] = {"torch was never seeded: nothing calls it before",
+                                        "gone.py:4, 3 calls: x = rand()", "other.py:5, 1 call: y"};
+    static const char said[] = "The lines of gone.py are not shown";
+    struct twin_isolation_cause cause[2];
+    struct twin_isolation x = found(&cause[1], NULL, "x");
+    x = found(&cause[0], NULL, "x");
+    struct twin_run source = {.dir = (char *)"/nowhere/r", .cwd = (char *)"/nowhere"};
+    x.cause_count = 2;
+    for (int i = 0; i < 2; i++) {
+        cause[i].consumer = where;
+        cause[i].consumer_count = 3;
+    }
+    x.source = &source;
+    char *html = page(&x);
+    assert_int_equal(times(html, said), 1);
+    assert_null(strstr(html, "other.py are not shown"));
+    tw_free(html);
+}
+
 static void every_allocation_failure(void **state)
 {
     (void)state;
@@ -242,6 +273,7 @@ int main(void)
         cmocka_unit_test(words),
         cmocka_unit_test(what_matters_is_said),
         cmocka_unit_test(hostile_text_stays_text),
+        cmocka_unit_test(the_line_behind_a_sentence),
         cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

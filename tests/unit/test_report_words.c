@@ -14,6 +14,9 @@
 #include "page_file.h"
 #include "put.h"
 #include "scale_report.h"
+#include "verdict_page.h"
+
+#include <math.h>
 
 /* A file whose text can be looked at. */
 struct paper {
@@ -123,9 +126,48 @@ static void test_page_file(void **state)
     assert_int_equal(tw_page_save(NULL, "page.html", &err), TWIN_ENOMEM);
 }
 
+/* A page of these curves of one setting. malloc'ed. */
+static char *page_of_curves(struct twin_curve *curve, size_t count)
+{
+    char *html = NULL;
+    size_t bytes = 0;
+    struct twin_page *p = twin_page_open("x");
+    const struct twin_curves all = {.curve = curve, .count = count};
+    twin_report_curves(p, &all, NULL, NULL);
+    assert_int_equal(twin_page_finish(p, &html, &bytes, NULL), 0);
+    twin_page_close(p);
+    return html;
+}
+
+/* A picture where there is something to see, a sentence where a setting never changes. What is not
+ * known in a step is no other value; NaN, infinity and a loss are drawn. */
+static void test_settings_that_never_change_are_said(void **state)
+{
+    (void)state;
+    static const char said[] = "recorded them: lr[0] 0.05.</p>";
+    double same[] = {.05, NAN, .05}, other[] = {.05, .05, .04};
+    struct twin_curve c[] = {
+        {.kind = TWIN_CURVE_HYPER, .name = (char *)"lr[0]", .y = same, .steps = 3},
+        {.kind = TWIN_CURVE_HYPER, .name = (char *)"lr[0]", .run = 1, .y = other, .steps = 2}};
+    char *html = page_of_curves(c, 2);
+    assert_non_null(strstr(html, said));
+    assert_null(strstr(html, "Is lr[0] the same?"));
+    tw_free(html);
+    for (int i = 0; i < 3; i++) {
+        c[1].steps = i == 0 ? 3 : 2;
+        c[1].not_finite = i == 1;
+        c[0].kind = c[1].kind = i == 2 ? TWIN_CURVE_VALUE : TWIN_CURVE_HYPER;
+        html = page_of_curves(c, 2);
+        assert_null(strstr(html, said));
+        assert_non_null(strstr(html, "Is lr[0] the same?"));
+        tw_free(html);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settings_that_never_change_are_said),
         cmocka_unit_test(test_arguments_are_escaped),
         cmocka_unit_test(test_lines_and_colours),
         cmocka_unit_test(test_no_memory_is_said),

@@ -137,8 +137,19 @@ static void page_cause(struct twin_page *p, const struct twin_isolation *x,
     twin_page_facts_end(p);
 }
 
-/* The lines that the causes point to: who asks for what varies, or where runs diverge first. Of
- * each cause the first of its lines, and no line twice. */
+/* The first line that a cause's texts name; others say what no line does ("torch was never
+ * seeded"). Not the one that was shown last. */
+static const char *line_of(struct twin_page *p, const struct twin_isolation *x,
+                           const struct twin_isolation_cause *c, const char *shown, const char *who)
+{
+    for (size_t i = 0; i < c->consumer_count; i++)
+        if ((shown && strcmp(shown, c->consumer[i]) == 0) ||
+            tw_page_excerpt(p, x->source, c->consumer[i], who))
+            return c->consumer[i];
+    return shown;
+}
+
+/* The lines that the causes point to: who asks for what varies, or where runs diverge first. */
 static void lines(struct twin_page *p, const struct twin_isolation *x)
 {
     char who[32];
@@ -146,13 +157,8 @@ static void lines(struct twin_page *p, const struct twin_isolation *x)
     if (!x->source)
         return;
     snprintf(who, sizeof who, "run %u", x->source_number);
-    for (size_t i = 0; i < x->cause_count; i++) {
-        const struct twin_isolation_cause *c = &x->cause[i];
-        if (c->consumer_count == 0 || (shown && strcmp(shown, c->consumer[0]) == 0))
-            continue;
-        shown = c->consumer[0];
-        tw_page_excerpt(p, x->source, shown, who);
-    }
+    for (size_t i = 0; i < x->cause_count; i++)
+        shown = line_of(p, x, &x->cause[i], shown, who);
     if (!shown && x->first)
         tw_page_excerpt(p, x->source, x->first->site, who);
 }

@@ -221,11 +221,13 @@ void tw_excerpt_free(struct tw_excerpt *x)
     *x = (struct tw_excerpt){.file = NULL};
 }
 
-void tw_page_excerpt(struct twin_page *p, const struct twin_run *run, const char *site,
+bool tw_page_excerpt(struct twin_page *p, const struct twin_run *run, const char *site,
                      const char *who)
 {
     struct tw_excerpt x;
-    if (tw_excerpt_of(run, site, &x) != 0)
+    const int rc = tw_excerpt_of(run, site, &x);
+    const bool said = rc != 0 || x.file;
+    if (rc != 0)
         p->body.failed = TWIN_ENOMEM;
     else if (x.lines) {
         twin_page_heading(p, "What stands there?");
@@ -235,4 +237,5 @@ void tw_page_excerpt(struct twin_page *p, const struct twin_run *run, const char
         twin_page_small(p, "The lines of %s are not shown: %s.", x.file, x.why);
     }
     tw_excerpt_free(&x);
+    return said;
 }

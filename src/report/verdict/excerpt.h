@@ -21,8 +21,8 @@ struct tw_excerpt {
 int tw_excerpt_of(const struct twin_run *run, const char *site, struct tw_excerpt *out);
 void tw_excerpt_free(struct tw_excerpt *x);
 /* Puts the lines around site ("train.py:12 in step") into the page, or why they are not shown. Of a
- * place that names no line nothing. who: what the page calls the run. */
-void tw_page_excerpt(struct twin_page *p, const struct twin_run *run, const char *site,
+ * place that names no line nothing: false. who: what the page calls the run. */
+bool tw_page_excerpt(struct twin_page *p, const struct twin_run *run, const char *site,
                      const char *who);
 
 #endif

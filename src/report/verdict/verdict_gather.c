@@ -74,7 +74,8 @@ static void step_times(struct times *t, const struct twin_run *const *runs, size
         t->x[i] = (double)i;
     for (size_t i = 0; t->series && t->name && t->x && t->y && all && i < count; i++) {
         const struct twin_telemetry_process *p = all[i] ? twin_telemetry_rank(all[i], 0) : NULL;
-        if (!p)
+        /* one time alone is no picture of how they go */
+        if (!p || p->rows < 2)
             continue;
         fill_times(p, &t->y[i * steps], steps);
         snprintf(t->name[i], sizeof t->name[i], "run %zu", first_number + i);

@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names of which curves are drawn; most points of a curve: of a longer one every n-th step is
- * drawn. */
-enum { CURVE_NAMES = 8, DRAWN_STEPS = 20000 };
+/* Names of which curves are drawn, and of settings that are listed; most points of a curve: of a
+ * longer one every n-th step is drawn. */
+enum { CURVE_NAMES = 8, HELD_NAMES = 24, DRAWN_STEPS = 20000 };
 
 /* A picture that cannot be made for lack of memory makes the page fail. */
 static void no_memory(struct twin_page *p)
@@ -479,19 +479,59 @@ static void one_name(struct twin_page *p, const struct twin_finding *first,
     tw_free(y);
 }
 
+/* Has a setting one value, in all steps of all these curves in which it is known? count > 0. */
+static bool is_held(const struct twin_curve *c, size_t count, double *value)
+{
+    *value = NAN;
+    for (size_t i = 0; i < count; i++) {
+        if (c[i].kind != TWIN_CURVE_HYPER || c[i].not_finite)
+            return false;
+        for (size_t k = 0; k < c[i].steps; k++) {
+            const double y = c[i].y[k];
+            if (isnan(*value))
+                *value = y;
+            else if (!isnan(y) && y != *value)
+                return false;
+        }
+    }
+    return !isnan(*value);
+}
+
+/* Settings that never change are said: a level line, many times over, shows less than a sentence.
+ * held: their names and values. */
+static void page_held(struct twin_page *p, const struct tw_buf *held, size_t count)
+{
+    if (held->failed)
+        p->body.failed = held->failed;
+    if (!count || held->failed)
+        return;
+    twin_page_heading(p, "Are the settings of the optimizer the same?");
+    twin_page_text(p, "Of one value in every step of every run that recorded them: %s%s.",
+                   held->data, count > HELD_NAMES ? " and more" : "");
+}
+
 /* The curves are sorted by kind and name, so those of one name are neighbours. */
 void twin_report_curves(struct twin_page *p, const struct twin_curves *c, const char *const *label,
                         const struct twin_finding *first)
 {
-    size_t shown = 0;
+    struct tw_buf held = {0};
+    size_t shown = 0, holds = 0;
+    double value;
     for (size_t i = 0, n; i < c->count; i += n) {
         /* n curves have the same kind and name */
         for (n = 1; i + n < c->count && c->curve[i + n].kind == c->curve[i].kind &&
                     strcmp(c->curve[i + n].name, c->curve[i].name) == 0;)
             n++;
-        if (shown++ < CURVE_NAMES)
+        if (is_held(&c->curve[i], n, &value)) {
+            if (holds++ < HELD_NAMES)
+                tw_buf_printf(&held, "%s%.100s %.6g", holds > 1 ? ", " : "", c->curve[i].name,
+                              value);
+        } else if (shown++ < CURVE_NAMES) {
             one_name(p, first, label, &c->curve[i], n);
+        }
     }
+    page_held(p, &held, holds);
+    tw_buf_free(&held);
     if (shown > CURVE_NAMES)
         twin_page_small(p, "%zu more recorded numbers are not drawn.", shown - CURVE_NAMES);
     if (c->left_out)
