@@ -306,10 +306,10 @@ class Heatmap {
     return short + this.fit(c, text.slice(rank[0].length), room - c.measureText(short).width);
   }
 
-  /** What has no room loses its middle, of which a third stays in front: `0.weight.buffer` and `3.weight.buffer` end alike. */
+  /** What has no room loses its middle, not its end: `0.weight.buffer` and `3.weight.buffer` end alike. */
   fit(/** @type {CanvasRenderingContext2D} */ c, /** @type {string} */ text, /** @type {number} */ room) {
     if (c.measureText(text).width <= room) return text;
-    const all = [...text], ends = (/** @type {number} */ n) => all.slice(0, Math.floor(n / 3)).join('') + '…' + all.slice(all.length - Math.ceil(2 * n / 3)).join('');
+    const all = [...text], ends = (/** @type {number} */ n) => all.slice(0, Math.ceil(n / 2)).join('') + '…' + all.slice(all.length - Math.floor(n / 2)).join('');
     let low = 0, high = Math.min(all.length - 1, 120); // the most letters that have room
     while (low < high) {
       const mid = (low + high + 1) >> 1;

@@ -44,8 +44,10 @@ void twin_page_text(struct twin_page *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void twin_page_small(struct twin_page *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* A command, a plan: set as it stands, line ends kept. */
+/* Lines of a source, a plan: set as they stand, line ends kept. */
 void twin_page_code(struct twin_page *p, const char *text);
+/* A command to type: no option is broken at its hyphens, where a window is narrow. */
+void twin_page_command(struct twin_page *p, const char *text);
 void twin_page_list(struct twin_page *p, const char *const *item, size_t count);
 /* A line of links to files beside the page: `before`, then each text with its href. */
 struct twin_page_link {

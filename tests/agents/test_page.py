@@ -574,7 +574,8 @@ def drawn(page):
 
 
 def misplaced(page):
-    """Labels of axes that lie outside of their picture, run into each other or are broken."""
+    """Labels of axes that lie outside of their picture, run into each other or are broken; options
+    of commands that are broken."""
     return page.evaluate("""() => {
         const wrong = [], named = e => e.closest('figure').querySelector('h2').textContent;
         for (const { picture } of document.querySelectorAll('.draw')) {
@@ -586,6 +587,16 @@ def misplaced(page):
         for (const axis of document.querySelectorAll('.axis > div')) {
             const shown = [...axis.children].map(s => s.getBoundingClientRect()).filter(r => r.width);
             if (shown.length < 3 || shown.some((r, i) => r.height > 24 || (i && r.left < shown[i - 1].right + 4))) wrong.push([named(axis), axis.textContent]);
+        }
+        for (const pre of document.querySelectorAll('main pre')) {
+            if (!pre.textContent.startsWith('twinrun ')) continue;
+            const words = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT), lines = new Range();
+            for (let text; (text = words.nextNode());)
+                for (const option of text.data.matchAll(/(?<![^ ])-[^ ]{1,24}(?![^ ])/g)) {
+                    lines.setStart(text, option.index);
+                    lines.setEnd(text, option.index + option[0].length);
+                    if (new Set([...lines.getClientRects()].map(r => r.top)).size > 1) wrong.push([pre.textContent, option[0]]);
+                }
         }
         return wrong;
     }""")

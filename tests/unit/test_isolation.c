@@ -144,7 +144,9 @@ static void what_matters_is_said(void **state)
         "runs would show",
         "(seed 77: FPPFPPFPPPF; P pinned)",
         "1.04 times as long",
-        "twinrun run --pin hash-seed -- x",
+        "twinrun run <span class=\"whole\">--pin</span> <span class=\"whole\">hash-seed</span> "
+        "<span "
+        "class=\"whole\">--</span> x",
         "Which runs are equal, and until when?",
         "Natural runs: at which step",
         "plan  a\nbudget  b\n",

@@ -29,6 +29,7 @@ static void words(struct twin_page *p, const char *s)
     twin_page_text(p, "%s %d", s, 5);
     twin_page_small(p, "%s", s);
     twin_page_code(p, s);
+    twin_page_command(p, s);
     twin_page_list(p, items, 2);
     twin_page_fold(p, s);
     twin_page_table(p, columns, "tn");
@@ -168,6 +169,22 @@ static void cells_keep_their_value(void **state)
     assert_true(twin_cell_of(1e-7) < twin_cell_of(1.1e-7));
 }
 
+/* What has a hyphen goes to the next line as a whole; blanks stay where they are. */
+static void a_command_keeps_its_words(void **state)
+{
+    (void)state;
+    char *html = NULL;
+    size_t bytes;
+    struct twin_page *p = twin_page_open("x");
+    twin_page_command(p, "twinrun run  --seed 1 --\nx <b-c>");
+    assert_int_equal(twin_page_finish(p, &html, &bytes, NULL), 0);
+    assert_non_null(strstr(html, "<pre>twinrun run  <span class=\"whole\">--seed</span> 1 <span "
+                                 "class=\"whole\">--</span>\nx <span "
+                                 "class=\"whole\">&lt;b-c&gt;</span></pre>"));
+    twin_page_close(p);
+    tw_free(html);
+}
+
 static void every_allocation_failure(void **state)
 {
     (void)state;
@@ -190,9 +207,8 @@ static void every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(foreign_text_stays_text),
-        cmocka_unit_test(no_picture_no_script),
-        cmocka_unit_test(cells_keep_their_value),
+        cmocka_unit_test(foreign_text_stays_text),  cmocka_unit_test(no_picture_no_script),
+        cmocka_unit_test(cells_keep_their_value),   cmocka_unit_test(a_command_keeps_its_words),
         cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,9 +196,9 @@ static void first_screen(struct twin_page *p, const struct twin_isolation *x)
     lines(p, x);
     if (*x->next) {
         twin_page_heading(p, "Next");
-        twin_page_code(p, x->next);
+        twin_page_command(p, x->next);
         if (*x->then)
-            twin_page_code(p, x->then);
+            twin_page_command(p, x->then);
     }
     page_hints(p, x);
 }

@@ -121,6 +121,27 @@ void twin_page_code(struct twin_page *p, const char *text)
     tw_buf_puts(&p->body, "</pre>\n");
 }
 
+/* A browser breaks lines behind each hyphen, and "--" at the end of a line would be read as the one
+ * that stands alone. Blanks stay outside, so a word goes to the next line as a whole. */
+void twin_page_command(struct twin_page *p, const char *text)
+{
+    tw_buf_puts(&p->body, "<pre>");
+    while (*text && !p->body.failed) {
+        const size_t n = strcspn(text, " \n"), gap = strspn(text + n, " \n");
+        char *word = tw_strndup(text, n);
+        if (!word)
+            p->body.failed = TWIN_ENOMEM;
+        else if (strchr(word, '-'))
+            tw_html_element(&p->body, "span", "whole", word);
+        else
+            tw_html_text(&p->body, word);
+        tw_buf_append(&p->body, text + n, gap);
+        tw_free(word);
+        text += n + gap;
+    }
+    tw_buf_puts(&p->body, "</pre>\n");
+}
+
 void twin_page_list(struct twin_page *p, const char *const *item, size_t count)
 {
     tw_buf_puts(&p->body, "<ul>\n");

@@ -275,7 +275,7 @@ void tw_curves_put_next(struct twin_page *p, const struct tw_curves_report *r)
     char *next = next_words(r);
     twin_page_heading(p, "What would tell more?");
     if (next)
-        twin_page_code(p, next);
+        twin_page_command(p, next);
     twin_page_code(p, RECORDS);
     tw_free(next);
 }

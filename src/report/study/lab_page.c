@@ -120,16 +120,16 @@ static void put_results(struct twin_page *p, const struct tw_lab *lab)
 static void put_step(struct twin_page *p, const struct tw_lab_step *s)
 {
     twin_page_heading(p, s->question);
-    char *said = tw_lab_said_text(s);
-    if (said)
-        twin_page_code(p, said);
-    else
-        twin_page_text(p, "%s", s->why);
-    tw_free(said);
+    twin_page_facts(p, "");
+    for (size_t i = 0; i < s->said_count; i++)
+        twin_page_fact(p, s->said[i].label, "%s", s->said[i].text);
+    if (s->said_count == 0)
+        twin_page_fact(p, tw_lab_result_name(s->result), "%s", s->why);
+    twin_page_facts_end(p);
     put_timings(p, json_object_get(s->json, "timings"));
     if (s->command) {
         twin_page_small(p, "To see it yourself:");
-        twin_page_code(p, s->command);
+        twin_page_command(p, s->command);
     }
 }
 

@@ -47,13 +47,6 @@ static void put_said(struct tw_buf *b, const struct tw_lab_step *s)
         put_line(b, s->said[i].label, s->said[i].text);
 }
 
-char *tw_lab_said_text(const struct tw_lab_step *s)
-{
-    struct tw_buf b = {0};
-    put_said(&b, s);
-    return tw_buf_steal(&b);
-}
-
 /* ---- printing */
 
 void tw_lab_head_text(FILE *out, const struct tw_lab *lab)

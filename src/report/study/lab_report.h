@@ -15,8 +15,6 @@ void tw_lab_step_text(FILE *out, const struct tw_lab *lab, const struct tw_lab_s
 void tw_lab_end_text(FILE *out, const struct tw_lab *lab);
 /* The caller's; NULL: no memory. Every digit counts: print it exactly. */
 json_t *tw_lab_json(const struct tw_lab *lab);
-/* The lines of a step, laid out. malloc'ed; NULL: there are none, or no memory. */
-char *tw_lab_said_text(const struct tw_lab_step *s);
 /* lab_page.c. The caller's; NULL: no memory. */
 struct twin_page *tw_lab_page(const struct tw_lab *lab);
 /* lab_audit.c: a tw_lab_audit, by twinrun audit. */

@@ -104,7 +104,7 @@ static void tables(struct twin_page *p, const struct tw_scale *s)
     twin_page_heading(p, "The figures");
     twin_page_small(p, "Throughput in %s a second, worker-seconds for one unit of work (%s).",
                     s->work.unit, s->work.unit);
-    twin_page_table(p, speed, "nnn n n ");
+    twin_page_table(p, speed, "nnnnnnnn");
     for (size_t i = 0; i < s->counts; i++) {
         const struct twin_scaling_point *q = &s->point[i];
         twin_page_cell(p, "%llu", (unsigned long long)q->workers);
@@ -114,7 +114,7 @@ static void tables(struct twin_page *p, const struct tw_scale *s)
         cell_of(p, &q->cost, 1);
     }
     twin_page_table_end(p);
-    twin_page_table(p, latency, "nn n n ");
+    twin_page_table(p, latency, "nnnnnnn");
     for (size_t i = 0; i < s->counts; i++) {
         twin_page_cell(p, "%llu", (unsigned long long)s->point[i].workers);
         /* seconds become milliseconds */

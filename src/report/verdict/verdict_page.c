@@ -132,7 +132,8 @@ static void page_first(struct twin_page *p, const struct twin_verdict *v)
         tw_say_onsets(&b, v);
         fact_of(p, "Then", &b);
         if (isfinite(v->drift_per_step))
-            twin_page_fact(p, "Drift", "x%.3g per step", v->drift_per_step);
+            twin_page_fact(p, "Drift", "x%.3g per step: the difference %s", v->drift_per_step,
+                           v->drift_per_step > 1 ? "grows" : "does not grow");
     }
     twin_page_fact(p, "NaN", "%s", v->nonfinite);
     /* two runs give one comparison, and no rate */
@@ -209,7 +210,7 @@ static void page_next(struct twin_page *p, const struct twin_report *r)
         if (n[i].command.failed)
             p->body.failed = n[i].command.failed;
         else
-            twin_page_code(p, n[i].command.data);
+            twin_page_command(p, n[i].command.data);
         tw_buf_free(&n[i].command);
     }
 }
@@ -244,7 +245,7 @@ static void page_origins(struct twin_page *p, const struct twin_transplant *t)
     twin_page_small(
         p, "%zu transplanted run%s (%s): every step was made to start as in the recorded run.",
         t->runs, tw_plural_s(t->runs), twin_transplant_name(t->kind));
-    twin_page_table(p, columns, "t nnn n");
+    twin_page_table(p, columns, "t nnnnn");
     for (size_t i = 0; i < t->origin_count; i++) {
         const struct twin_origin *o = &t->origin[i];
         struct tw_buf b = {0};
