@@ -11,7 +11,7 @@ import functools
 import os
 import sys
 
-from . import core, optim, tensors
+from . import core, nested, optim, tensors
 from .core import S, T, hook, trim
 from .native import CHECKPOINT, FILE
 
@@ -58,7 +58,7 @@ class Contents:
 
     def add(self, path, value, depth=0):
         if self.count >= TENSORS or depth > DEPTH:
-            if isinstance(value, self.torch.Tensor) or tensors._is_array(value):
+            if isinstance(value, self.torch.Tensor) or nested.is_array(value):
                 core.unseen(
                     "a checkpoint holds more than %d tensors, or one more than %d containers deep: not all were recorded"
                     % (TENSORS, DEPTH)
@@ -74,7 +74,7 @@ class Contents:
         elif isinstance(value, tensors._OPAQUE):  # pickled by its name
             name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
             self._plain(path, "%s.%s" % (getattr(value, "__module__", ""), name))
-        elif tensors._is_array(value):
+        elif nested.is_array(value):
             self._array(path, value)
         elif id(value) in self.seen:
             return
@@ -82,7 +82,7 @@ class Contents:
             self.seen[id(value)] = value
             for key in list(dict.keys(value)):
                 self.add(
-                    "%s[%s]" % (path, tensors._key(key)), dict.__getitem__(value, key), depth + 1
+                    "%s[%s]" % (path, nested.key_text(key)), dict.__getitem__(value, key), depth + 1
                 )
         elif isinstance(value, (list, tuple)):
             self.seen[id(value)] = value

@@ -7,7 +7,7 @@ import functools
 from array import array
 from collections import deque
 
-from . import core, faults, handed, naming, refs, rng, steps, tensors, transplant
+from . import core, faults, handed, naming, nested, refs, rng, steps, tensors, transplant
 from .core import S, T, hook, trim
 from .native import BATCH, DATA, I64, INDICES, SKETCH, STATS, TENSORS
 
@@ -108,20 +108,20 @@ def _after_next(iterator, data):
         if S.level >= TENSORS and feed.ordered:
             record_indices(pending, indices, label, feed.sampler)
     found, values = [], []
-    tensors.walk(data, "batch", found, values)
+    nested.walk(data, "batch", found, values)
     for name, value in found:
-        tensors.add_any(pending, DATA, BATCH, name, value, label, dataset)
+        nested.add_any(pending, DATA, BATCH, name, value, label, dataset)
     if values:
         pending.add_bytes(
             core.series(DATA, BATCH, "batch, plain values", label, dataset),
-            tensors.plain_bytes(values),
+            nested.plain_bytes(values),
         )
     pending.flush()
     core.saw("batch")
     given = transplant.delivered(data)
     if given is not None:
         del found[:]
-        tensors.walk(given[0], "batch", found)
+        nested.walk(given[0], "batch", found)
     handed.delivered(found)
     return given
 
@@ -140,10 +140,10 @@ def record_indices(pending, indices, label, sampler):
     except (TypeError, OverflowError) as error:
         faults.pass_on(error)
         found, values = [], []
-        tensors.walk(indices, "sample indices", found, values)
+        nested.walk(indices, "sample indices", found, values)
         for name, value in found:
-            tensors.add_any(pending, DATA, INDICES, name, value, label, sampler)
-        pending.add_bytes(number, tensors.plain_bytes(values))
+            nested.add_any(pending, DATA, INDICES, name, value, label, sampler)
+        pending.add_bytes(number, nested.plain_bytes(values))
         return
     pending.keep.append(numbers)
     pending.put(

@@ -25,7 +25,7 @@ import sys
 import time
 from collections import OrderedDict
 
-from . import core, faults, held, naming, open_receives, tensors
+from . import core, faults, held, naming, nested, open_receives, tensors
 from .core import S, T, hook, trim
 from .native import BACKWARD, COLLECTIVE, GRADIENT_LOCAL, IN, OUT, SKETCH, STATS, TENSORS, UNORDERED
 
@@ -116,7 +116,7 @@ def _argument(name, order, args, kwargs):
 def _named(names, order, args, kwargs):
     found = []
     for name in names:
-        tensors.walk(_argument(name, order, args, kwargs), "", found)
+        nested.walk(_argument(name, order, args, kwargs), "", found)
     return [t for _path, t in found]
 
 

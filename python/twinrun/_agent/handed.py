@@ -12,7 +12,7 @@ inputs is noted ("input.unseen"): what it gives out has no origin in it.
 
 import ctypes
 
-from . import core, refs, tensors, written
+from . import core, nested, refs, tensors, written
 from .core import S, T
 
 PROBE, PROBES = 4096, 16  # bytes of a large tensor that are looked at, in so many places
@@ -77,7 +77,7 @@ def gave_out(output):
         T.outputs = [*T.outputs, Seen(output, False)][-OUTPUTS:]
         return
     found = []
-    tensors.walk(output, "", found)
+    nested.walk(output, "", found)
     T.outputs = [
         *T.outputs,
         *(Seen(value, False) for _name, value in found if tensors.is_tensor(value)),
@@ -127,7 +127,7 @@ def given(label, args, kwargs):
     if label in _noted:
         return
     found, values, hidden = [], [], []
-    tensors.walk((args, kwargs), "", found, values, hidden=hidden)
+    nested.walk((args, kwargs), "", found, values, hidden=hidden)
     if hidden or not all(_is_known(value) for _name, value in found):
         unseen(label, "was given what no record shows")
 

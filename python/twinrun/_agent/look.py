@@ -12,7 +12,7 @@ import sys
 import types
 from array import array as numbers_of
 
-from . import tensors
+from . import nested
 from .fitted import slots_of
 
 LEAVES = 4096
@@ -87,7 +87,7 @@ class Look:
         if len(found) == 1 and type(found[0]) is float:
             self.add(name, numbers_of("d", found))
         elif found and any(value is not None for value in found):
-            self.add(name, tensors.plain_bytes(found))
+            self.add(name, nested.plain_bytes(found))
 
     def walk(self, name, value, depth=0):
         kind = type(value)
@@ -158,7 +158,7 @@ class Look:
     def key(self, name, key):
         """A key or label as text; of one whose value cannot be read the type, and that is told."""
         if type(key) in _PLAIN:
-            return repr(key) if type(key) is not int else "%s" % tensors._plain_text(key)
+            return repr(key) if type(key) is not int else "%s" % nested.plain_text(key)
         text = _text_of(key)
         if text is None:
             self.missed("a key of %s (%s)" % (name, type(key).__name__))
@@ -175,7 +175,7 @@ class Look:
             return True
         if kinds <= set(_PLAIN):
             if self.plain is not None:
-                self.plain_value(name, tensors.plain_bytes(values))
+                self.plain_value(name, nested.plain_bytes(values))
             return True
         return False
 
@@ -327,7 +327,7 @@ class Look:
             return repr(array.shape).encode() + lengths + text
         if not all(type(value) in _PLAIN or _is_stamp(type(value)) for value in flat):
             return None
-        return tensors.plain_bytes([array.shape, *flat])
+        return nested.plain_bytes([array.shape, *flat])
 
     # ------------------------------------------------------------ tables, sparse matrices
 
@@ -376,7 +376,7 @@ class Look:
         else:
             found = self.objects(index.to_numpy(dtype=object))
         names = [*index.names]  # as labels are
-        self.add(name, found and found + (tensors.plain_bytes(names) if any(names) else b""))
+        self.add(name, found and found + (nested.plain_bytes(names) if any(names) else b""))
 
     # ------------------------------------------------------------ generators
 
@@ -400,7 +400,7 @@ class Look:
 
     def state(self, name, state):
         _computed(name)
-        self.states.append((self.scope, name, tensors.plain_bytes(_flat(state))))
+        self.states.append((self.scope, name, nested.plain_bytes(_flat(state))))
 
 
 def _text_of(value):
@@ -409,7 +409,7 @@ def _text_of(value):
     """
     kind = type(value)
     if kind in _PLAIN:
-        return "%s:%s" % (kind.__name__, tensors._plain_text(value))
+        return "%s:%s" % (kind.__name__, nested.plain_text(value))
     if kind is tuple or kind is frozenset:
         parts = [_text_of(part) for part in value]
         if None in parts:

@@ -20,6 +20,7 @@ from . import (
     handed,
     inplace,
     naming,
+    nested,
     optim,
     refs,
     replicas,
@@ -107,18 +108,18 @@ def _inputs(root, args, kwargs):
         return
     found, values, hidden = [], [], []
     if len(args) == 1:
-        tensors.walk(args[0], "input[0]", found, values, hidden=hidden)
+        nested.walk(args[0], "input[0]", found, values, hidden=hidden)
     else:
-        tensors.walk(args, "input", found, values, hidden=hidden)
+        nested.walk(args, "input", found, values, hidden=hidden)
     if kwargs:
-        tensors.walk(kwargs, "input", found, values, hidden=hidden)
+        nested.walk(kwargs, "input", found, values, hidden=hidden)
     if hidden:
         handed.unseen(root.label, "was given a %s, which is not looked into" % hidden[0])
     pending = tensors.pending()
     for name, tensor in found:
         as_delivered = handed.of_batch(tensor)
         if as_delivered is None or not handed.in_this_step():
-            tensors.add_any(
+            nested.add_any(
                 pending,
                 DATA,
                 IN if _is_computed(tensor) else BATCH,
@@ -129,10 +130,10 @@ def _inputs(root, args, kwargs):
                 T.site,
             )
         elif not as_delivered:
-            tensors.add_any(pending, DATA, IN, name, tensor, root.label, "written", T.site)
+            nested.add_any(pending, DATA, IN, name, tensor, root.label, "written", T.site)
     if any(value is not None for value in values):
         number = core.series(DATA, IN, "input, plain values", root.label, root.op, T.site)
-        pending.add_bytes(number, tensors.plain_bytes(values))
+        pending.add_bytes(number, nested.plain_bytes(values))
     if pending.count:
         pending.flush()
         core.saw("batch")
@@ -202,7 +203,7 @@ def _root_leave(root, module, output):
 def _loss(root, output):
     global last_loss
     found, pending = [], tensors.pending()
-    tensors.walk(output, "loss", found)
+    nested.walk(output, "loss", found)
     for name, tensor in found:
         pending.add(
             FORWARD,
@@ -226,10 +227,10 @@ def _recomputed():
 
 def _outputs(name, scope, op, output, site=None):
     found, pending = [], tensors.pending()
-    tensors.walk(output, name, found)
+    nested.walk(output, name, found)
     flags = STATS | SKETCH | _recomputed()
     for path, tensor in found:
-        tensors.add_any(pending, FORWARD, ACTIVATION, path, tensor, scope, op, site, flags=flags)
+        nested.add_any(pending, FORWARD, ACTIVATION, path, tensor, scope, op, site, flags=flags)
     if found:
         pending.flush()
         core.saw("output")

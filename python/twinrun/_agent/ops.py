@@ -13,7 +13,7 @@ import itertools
 import sys
 import threading
 
-from . import core, faults, opaque, replay, reruns, rounding, sites, tensors
+from . import core, faults, nested, opaque, replay, reruns, rounding, sites, tensors
 from .core import S, T, hook
 from .native import IN, KERNEL, OPS, OUT, SKETCH, STATS
 
@@ -353,7 +353,7 @@ def _before(operation, args, kwargs):
         number = core.series(
             KERNEL, IN, described.name + ".arguments", call.scope, described.name, call.site
         )
-        pending.add_bytes(number, tensors.plain_bytes(plain))
+        pending.add_bytes(number, nested.plain_bytes(plain))
     if described.seeded:
         state = _generator(values, kwargs)  # held until the flush: it is read there
         pending.add(

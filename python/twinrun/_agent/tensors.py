@@ -5,10 +5,7 @@ is taken apart, copied to the host, or recorded as unobserved, never passed over
 
 import contextlib
 import ctypes
-import enum
-import struct
 import sys
-import types
 from time import perf_counter_ns
 
 from . import core, device, faults, native, shards, swift
@@ -28,9 +25,6 @@ from .native import (
 
 LONG_BYTES = 1 << 18  # from here on a digest is long enough to let other threads run
 KEEP_BYTES = 32 << 20  # host copies alive at one time
-NAMES = 4096  # tensors recorded of one nested structure
-DEPTH = 8  # of containers in containers
-VALUES = 65536  # plain values digested of one nested structure
 
 _codes = {}
 _widths = {}
@@ -43,18 +37,9 @@ _is_wrapped = None
 
 def arm(torch):
     """Learns torch's element types; those that twinrun has no number for are digested as bytes."""
-    global \
-        _torch, \
-        _strided, \
-        _plain, \
-        _CONSTANT, \
-        _has_is_cpu, \
-        _has_is_neg, \
-        _has_is_nested, \
-        _is_wrapped
+    global _torch, _strided, _plain, _has_is_cpu, _has_is_neg, _has_is_nested, _is_wrapped
     _torch = torch
     _strided = torch.strided
-    _CONSTANT += (torch.dtype, torch.device, torch.layout, torch.memory_format)
     _plain = (torch.Tensor, torch.nn.Parameter)
     _has_is_cpu, _has_is_neg = hasattr(torch.Tensor, "is_cpu"), hasattr(torch.Tensor, "is_neg")
     _has_is_nested = hasattr(torch.Tensor, "is_nested")
@@ -502,11 +487,6 @@ def contiguous_bytes(t):
     return t.data_ptr(), t.numel() * t.element_size()
 
 
-_OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-# and torch's own: what they say stands in the program's text
-_CONSTANT = (slice, range, enum.Enum)
-
-
 def is_host(t):
     return t.is_cpu if _has_is_cpu else t.device.type == "cpu"
 
@@ -716,122 +696,3 @@ class Table:
                     for i, (pointer, shape, dtype, strides, _place) in enumerate(self.rows)
                 ],
             )
-
-
-# ---------------------------------------------------------------- nested structures
-
-
-def walk(value, name, found, values=None, depth=0, hidden=None):
-    """Lists the tensors (and NumPy arrays) inside `value` as (name, tensor), in order; plain values
-    go to `values`.
-
-    Runs no code of the job: only exact containers, dataclasses and attribute dictionaries are
-    opened. The types of what may hold values and is not opened go to `hidden`.
-    """
-    if len(found) >= NAMES or depth > DEPTH:
-        if _holds_tensor(value):
-            more = (
-                "more than %d tensors" % NAMES
-                if len(found) >= NAMES
-                else "a tensor more than %d containers deep" % DEPTH
-            )
-            core.unseen(
-                "%s holds %s: not all were recorded"
-                % (name.partition("[")[0].partition(".")[0], more)
-            )
-        return
-    if isinstance(value, _torch.Tensor):
-        found.append((name, value))
-    elif value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        if values is not None and len(values) < VALUES:
-            values.append(value)
-        elif values is not None:
-            core.unseen(
-                "%s holds more than %d plain values: not all were recorded"
-                % (name.partition("[")[0], VALUES)
-            )
-    elif isinstance(value, dict):
-        for key in list(dict.keys(value)):
-            walk(
-                dict.__getitem__(value, key),
-                "%s[%s]" % (name, _key(key)),
-                found,
-                values,
-                depth + 1,
-                hidden,
-            )
-    elif isinstance(value, (list, tuple)):
-        whole = list if isinstance(value, list) else tuple
-        for i, inner in enumerate(whole.__iter__(value)):
-            walk(inner, "%s[%d]" % (name, i), found, values, depth + 1, hidden)
-    elif _is_array(value):
-        found.append((name, value))
-    elif isinstance(value, _OPAQUE) or isinstance(value, _torch.nn.Module):
-        if hidden is not None and isinstance(value, (types.FunctionType, types.MethodType)):
-            hidden.append(type(value).__name__)
-    else:
-        inside = getattr(value, "__dict__", None)
-        if type(inside) is not dict:
-            if hidden is not None and not isinstance(value, _CONSTANT):
-                hidden.append(type(value).__name__)
-        else:
-            data = inside.get("data")
-            if type(data) is dict:  # collections.UserDict and its kin
-                walk(data, name, found, values, depth + 1, hidden)
-                return
-            for key in list(inside):
-                walk(inside[key], "%s.%s" % (name, key), found, values, depth + 1, hidden)
-
-
-def _holds_tensor(value, levels=8):
-    """Whether there is a tensor in a container that is too deep, as far as a short look tells."""
-    if isinstance(value, _torch.Tensor) or levels == 0:
-        return levels > 0
-    if type(value) is dict:
-        value = list(dict.values(value))
-    return type(value) in (list, tuple) and any(
-        _holds_tensor(inner, levels - 1) for inner in value[:8]
-    )
-
-
-def _key(key):
-    return (
-        repr(key)
-        if isinstance(key, (str, int, bool, float, bytes, type(None)))
-        else type(key).__name__
-    )
-
-
-MOST_BITS = 2000  # of an integer whose decimal digits any Python gives
-
-
-def _is_array(value):
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and type(value) is getattr(numpy, "ndarray", None)
-
-
-def add_any(pending, phase, kind, name, value, scope="", op="", site=None, flags=STATS | SKETCH):
-    """A tensor, or a NumPy array by way of the buffer protocol."""
-    if isinstance(value, _torch.Tensor):
-        return pending.add(phase, kind, name, value, scope, op, site, flags)
-    from . import buffers
-
-    return buffers.add(pending, phase, kind, name, value, scope, op, site, flags)
-
-
-def plain_bytes(values):
-    """A byte string that is equal for equal plain values, in every process."""
-    return "\x1f".join("%s:%s" % (type(v).__name__, _plain_text(v)) for v in values).encode(
-        "utf-8", "backslashreplace"
-    )
-
-
-def _plain_text(value):
-    """`repr`, but for what it hides (the bits of a NaN) and refuses (an integer of many digits)."""
-    if value.__class__ is float and value != value:
-        return struct.pack("<d", value).hex()
-    if value.__class__ is complex and value != value:
-        return struct.pack("<dd", value.real, value.imag).hex()
-    if value.__class__ is int and value.bit_length() > MOST_BITS:
-        return hex(value)
-    return repr(value)

@@ -37,6 +37,7 @@ def arm(torch):
         modules,
         naming,
         objects,
+        nested,
         ops,
         optim,
         refs,
@@ -57,6 +58,7 @@ def arm(torch):
     refs.hide()
     _leave_mark()
     tensors.arm(torch)
+    nested.arm(torch)
     swift.arm(torch)
     sites.arm(torch)
     naming.arm()

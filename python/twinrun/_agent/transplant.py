@@ -18,7 +18,7 @@ import os
 import random
 import sys
 
-from . import amp, core, faults, naming, rng, steps, tensors, values_file, written
+from . import amp, core, faults, naming, nested, rng, steps, tensors, values_file, written
 from .core import S
 from .values_file import BATCH, PLAIN, STATE
 
@@ -335,7 +335,7 @@ def _slots():
 
 def _rebuild(value, name, leaf):
     """The same structure with leaf(name, value) in place of each tensor, array and plain value."""
-    if isinstance(value, (_torch.Tensor,) + _SCALARS) or tensors._is_array(value):
+    if isinstance(value, (_torch.Tensor,) + _SCALARS) or nested.is_array(value):
         return leaf(name, value)
     if type(value).__name__ in ("dict", "OrderedDict") and isinstance(value, dict):
         return type(value)(
@@ -358,7 +358,7 @@ def _leaves(data):
     def take(name, value):
         if isinstance(value, _torch.Tensor):
             entries.append((name,) + _bytes_of(name, value))
-        elif tensors._is_array(value):
+        elif nested.is_array(value):
             if value.dtype.hasobject:
                 raise Mismatch("%s holds Python objects" % name)
             entries.append((name, value.dtype.str, list(value.shape), value.tobytes()))
