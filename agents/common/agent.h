@@ -57,14 +57,16 @@ struct tw_agent_item {
     uint64_t link;        /* out: the record's link */
 };
 /* SKETCH counts only in steps that tw_agent_sketch_every asks for. DIGESTED: `data` points to the
- * digest, found before. DEVICE: `data` is in the memory of the current CUDA context's GPU (see
- * tw_agent_device); shape and strides are read before the call ends, or gathering does. */
+ * digest, found before. DEVICE: `data` is in the memory of the GPU whose number stands in the bits
+ * from TW_ITEM_DEVICE_AT on (see tw_agent_device); shape and strides are read before the call ends,
+ * or gathering does. */
 enum { TW_ITEM_STATS = 1, TW_ITEM_SKETCH = 2, TW_ITEM_DIGESTED = 4, TW_ITEM_DEVICE = 8 };
-/* The calling thread's items with TW_ITEM_DEVICE come after the work that this CUDA stream (a
- * CUstream, 0: the default one) holds. 1 when the current context's GPU can make fingerprints, 0
- * when such items must be copied to the host by the caller. Records of such items wait for the
+enum { TW_ITEM_DEVICE_AT = 24, TW_ITEM_DEVICES = 32 };
+/* The calling thread's items with TW_ITEM_DEVICE and this number come after the work that this CUDA
+ * stream of that GPU (a CUstream, 0: the default one) holds. 1 when fingerprints can be made there,
+ * 0 when such items must be copied to the host by the caller. Records of such items wait for the
  * stream: without the interpreter lock, which another thread may need to get it done. */
-int tw_agent_device(uint64_t stream);
+int tw_agent_device(uint32_t device, uint64_t stream);
 /* Between gather(1) and gather(0) the calling thread's arrays with a TW_ITEM_DEVICE among them are
  * kept, and then looked at and recorded all at once, so that the stream is waited for once. What
  * they point to must stay as it is until then. Order among records is kept: an array that lies in

@@ -41,12 +41,11 @@ struct tw_device_found {
 
 /* An agent that makes fingerprints where the tensors are. */
 struct tw_agent_device {
-    /* Whether this can be done on the calling thread's current device. May take long at the first
-     * call. */
-    bool (*ready)(void);
-    /* Fingerprints n tensors after the work that `stream` holds already; waits for them. false:
-     * `found` is undefined. */
-    bool (*look)(const struct tw_device_tensor *tensors, size_t n, void *stream,
+    /* Whether this can be done on the device of this number. May take long at the first call. */
+    bool (*ready)(unsigned device);
+    /* Fingerprints n tensors of a device after the work that `stream`, one of its streams, holds
+     * already; waits for them. false: `found` is undefined. */
+    bool (*look)(unsigned device, const struct tw_device_tensor *tensors, size_t n, void *stream,
                  struct tw_device_found *found);
 };
 

@@ -3,7 +3,8 @@
  * Records: digest on the calling thread, then push. Whatever comes in, nothing here fails visibly.
  */
 #include "crew.h"
-#include "life.h"
+#include "found.h"
+#include "gpu.h"
 #include "state.h"
 
 #include <string.h>
@@ -138,24 +139,7 @@ uint32_t tw_agent_layout(int dtype, uint32_t ndim, const int64_t *shape)
     (TWIN_REC_RECOMPUTED | TWIN_REC_UNOBSERVED | TWIN_REC_UNORDERED | TWIN_REC_OFFSET | \
      TWIN_REC_PART)
 
-/* What is found about one item. */
-struct found {
-    struct twin_digest digest;
-    struct twin_stats stats;
-    struct twin_sketch sketch;
-    bool want_stats, want_sketch, failed;
-};
-
-static void want(struct found *f, const struct tw_agent_item *item, bool sketch_step)
-{
-    bool digested = item->flags & TW_ITEM_DIGESTED;
-    f->want_stats = item->flags & TW_ITEM_STATS && !digested;
-    f->want_sketch = sketch_step && item->flags & TW_ITEM_SKETCH && item->dtype != TWIN_BYTES &&
-                     !digested;
-    f->failed = false;
-}
-
-static void look_at_item(struct found *f, const struct tw_agent_item *item)
+static void look_at_item(struct tw_found *f, const struct tw_agent_item *item)
 {
     if (item->flags >> 8 & TWIN_REC_UNOBSERVED)
         return;
@@ -182,7 +166,7 @@ static void look_at_item(struct found *f, const struct tw_agent_item *item)
 }
 
 static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *item,
-                           const struct found *f, const uint64_t *links, uint32_t link_count)
+                           const struct tw_found *f, const uint64_t *links, uint32_t link_count)
 {
     struct twin_observation o = {.series = item->series,
                                  .layout = item->layout,
@@ -211,110 +195,16 @@ static uint64_t record_one(struct twin_writer *w, const struct tw_agent_item *it
     return twin_writer_record(w, &o);
 }
 
-/* ---- tensors in a GPU's memory: all of a call at once */
-
-static __thread void *device_stream __attribute__((tls_model("initial-exec")));
-
-/* Who makes fingerprints on a device; NULL: nobody does. */
-static const struct tw_agent_device *device_agent(void)
+/* The next of those items that lie on a GPU, as if look_at_item() had been at it. */
+static void take_from_gpu(struct tw_gpu_batch *b, struct tw_found *f)
 {
-    TW_AGENT_EACH(agent)
-    {
-        if ((*agent)->device)
-            return (*agent)->device;
+    const struct tw_device_found *found = tw_gpu_next(b);
+    f->failed = !found;
+    if (found) {
+        f->digest = found->digest;
+        f->stats = found->stats;
+        f->sketch = found->sketch;
     }
-    return NULL;
-}
-
-int tw_agent_device(uint64_t stream)
-{
-    struct tw_guard g;
-    int before = errno;
-    device_stream = (void *)(uintptr_t)stream;
-    const struct tw_agent_device *there = device_agent();
-    /* what is loaded into the GPU there is ours, and not told as the job's (agents/cupti) */
-    const bool guarded = tw_guard_enter(&g);
-    bool ready = there && there->ready();
-    if (guarded)
-        tw_guard_leave(&g);
-    errno = before;
-    return ready;
-}
-
-static bool on_device(const struct tw_agent_item *item)
-{
-    return item->flags & TW_ITEM_DEVICE && !(item->flags & TW_ITEM_DIGESTED) &&
-           !(item->flags >> 8 & TWIN_REC_UNOBSERVED);
-}
-
-static size_t count_on_device(const struct tw_agent_item *items, size_t n)
-{
-    size_t found = 0;
-    for (size_t i = 0; i < n; i++)
-        found += on_device(&items[i]);
-    return found;
-}
-
-struct device_batch {
-    struct tw_device_tensor *tensors;
-    struct tw_device_found *found; /* NULL: could not be read */
-    size_t n, next;
-};
-
-static void device_free(struct device_batch *b)
-{
-    tw_free(b->tensors);
-    tw_free(b->found);
-}
-
-/* Strides of a view; NULL: it is contiguous. Those of a part say how long the whole is. */
-static const int64_t *strides_of(const struct tw_agent_item *item)
-{
-    return item->shape ? item->strides : NULL;
-}
-
-/* Looks at those items that lie on the device. */
-static struct device_batch device_look(const struct tw_agent_item *items, size_t n, bool stats,
-                                       bool sketch_step)
-{
-    struct device_batch b = {.n = count_on_device(items, n)};
-    if (b.n == 0)
-        return b;
-    b.tensors = tw_calloc(b.n, sizeof *b.tensors);
-    b.found = b.tensors ? tw_calloc(b.n, sizeof *b.found) : NULL;
-    for (size_t i = 0, at = 0; b.found && i < n; i++) {
-        if (!on_device(&items[i]))
-            continue;
-        struct found f;
-        want(&f, &items[i], sketch_step);
-        b.tensors[at++] = (struct tw_device_tensor){.data = items[i].data,
-                                                    .count = items[i].count,
-                                                    .global_offset = items[i].global_offset,
-                                                    .shape = items[i].shape,
-                                                    .strides = strides_of(&items[i]),
-                                                    .ndim = items[i].ndim,
-                                                    .dtype = (enum twin_dtype)items[i].dtype,
-                                                    .want_stats = stats && f.want_stats,
-                                                    .want_sketch = f.want_sketch};
-    }
-    const struct tw_agent_device *there = device_agent();
-    if (b.found && !(there && there->look(b.tensors, b.n, device_stream, b.found))) {
-        tw_free(b.found);
-        b.found = NULL;
-    }
-    return b;
-}
-
-/* The batch's next item, as if look_at_item() had been at it. */
-static void device_take(struct device_batch *b, struct found *f)
-{
-    f->failed = !b->found;
-    if (b->found) {
-        f->digest = b->found[b->next].digest;
-        f->stats = b->found[b->next].stats;
-        f->sketch = b->found[b->next].sketch;
-    }
-    b->next++;
 }
 
 /* ---- long arrays: digests by several threads, records in order by the caller */
@@ -328,7 +218,7 @@ struct batch {
     const struct tw_agent_item *items;
     size_t n, first_piece[BATCH + 1];
     _Atomic uint64_t sum_a[BATCH], sum_b[BATCH];
-    struct found found[BATCH];
+    struct tw_found found[BATCH];
 };
 
 static struct batch batch;
@@ -349,7 +239,7 @@ static uint64_t offset_of(const struct tw_agent_item *item)
 }
 
 /* Whether an item's digest may be put together from pieces. Such an item has at least two. */
-static bool divisible(const struct tw_agent_item *item, const struct found *f)
+static bool divisible(const struct tw_agent_item *item, const struct tw_found *f)
 {
     return !f->want_stats && !f->want_sketch && !item->shape && !(item->flags & TW_ITEM_DIGESTED) &&
            offset_of(item) % 16 == 0 && item->data && bytes_of(item) > PIECE_BYTES;
@@ -382,7 +272,7 @@ static void look_at_batch(struct batch *b, const struct tw_agent_item *items, si
     b->n = n;
     size_t pieces = 0;
     for (size_t i = 0; i < n; i++) {
-        want(&b->found[i], &items[i], sketch_step);
+        tw_want(&b->found[i], &items[i], sketch_step);
         b->first_piece[i] = pieces;
         atomic_store(&b->sum_a[i], 0);
         atomic_store(&b->sum_b[i], 0);
@@ -433,18 +323,18 @@ static void record_all(struct twin_writer *w, struct tw_agent_item *items, size_
     uint32_t links = 0;
     if (consumed)
         links = consumed_count < TWIN_MAX_LINKS ? (uint32_t)consumed_count : TWIN_MAX_LINKS;
-    struct device_batch there = device_look(items, n, true, sketch_step);
+    struct tw_gpu_batch there = tw_gpu_look(items, n, true, sketch_step);
     if (there.n || !record_long(w, items, n, sketch_step, consumed, links))
         for (size_t i = 0; i < n; i++) {
-            struct found f;
-            want(&f, &items[i], sketch_step);
-            if (on_device(&items[i]))
-                device_take(&there, &f);
+            struct tw_found f;
+            tw_want(&f, &items[i], sketch_step);
+            if (tw_gpu_item(&items[i]))
+                take_from_gpu(&there, &f);
             else
                 look_at_item(&f, &items[i]);
             items[i].link = record_one(w, &items[i], &f, consumed, links);
         }
-    device_free(&there);
+    tw_gpu_free(&there);
     twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);
 }
 
@@ -504,7 +394,7 @@ size_t tw_agent_records(struct tw_agent_item *items, size_t n, const uint64_t *c
     struct twin_writer *w = items && n ? enter(&g) : NULL;
     if (!w)
         return 0;
-    if (!gathered.on || consumed_count || !count_on_device(items, n) || !gather_items(items, n)) {
+    if (!gathered.on || consumed_count || !tw_gpu_items(items, n) || !gather_items(items, n)) {
         record_gathered(w);
         record_all(w, items, n, consumed, consumed_count);
     }
@@ -517,19 +407,19 @@ void tw_agent_digests(const struct tw_agent_item *items, size_t n, struct twin_d
     struct tw_guard g;
     if (!items || !out || !n || !enter(&g))
         return;
-    struct device_batch there = device_look(items, n, false, false);
+    struct tw_gpu_batch there = tw_gpu_look(items, n, false, false);
     for (size_t i = 0; i < n; i++) {
-        struct found f = {0};
+        struct tw_found f = {0};
         struct tw_agent_item item = items[i];
         item.flags &= ~(uint32_t)(TW_ITEM_STATS | TW_ITEM_SKETCH);
-        want(&f, &item, false);
-        if (on_device(&item))
-            device_take(&there, &f);
+        tw_want(&f, &item, false);
+        if (tw_gpu_item(&item))
+            take_from_gpu(&there, &f);
         else
             look_at_item(&f, &item);
         out[i] = f.digest;
     }
-    device_free(&there);
+    tw_gpu_free(&there);
     tw_guard_leave(&g);
 }
 
@@ -549,8 +439,8 @@ uint64_t tw_agent_bytes(uint32_t series, const void *data, size_t bytes, uint32_
                                  .dtype = TWIN_BYTES,
                                  .ndim = 1,
                                  .layout = twin_writer_layout(w, TWIN_BYTES, 1, &shape)};
-    struct found f;
-    want(&f, &item, false);
+    struct tw_found f;
+    tw_want(&f, &item, false);
     look_at_item(&f, &item);
     uint64_t link = record_one(w, &item, &f, NULL, 0);
     twin_writer_add_observer_ns(w, tw_monotonic_ns() - t0);

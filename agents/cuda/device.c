@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fingerprints for the agent: batches that are waited for.
+ * Fingerprints for the agent: batches that are waited for, in the context of the device that the
+ * tensors lie on.
  *
  * A thread takes a place (scratch and result memory in one context) while it works and never waits
  * for another thread: the other may wait for a collective that needs this one. Work is put behind
@@ -9,6 +10,7 @@
 #include "device.h"
 #include "batch.h"
 #include "trouble.h"
+#include "visit.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +18,7 @@
 /* Sizes of the tables. Where one is full, tw_device_look() gives false. */
 enum {
     CONTEXTS = 16, /* one per GPU that the process uses */
-    PLACES = 16,   /* threads at work at the same time */
+    PLACES = 64,   /* threads at work at the same time, times the contexts that each works in */
 };
 
 /* Are the kernels in a context? */
@@ -97,12 +99,17 @@ static struct context *entry_of_context(tw_cu_context at)
     return found;
 }
 
+/* Whether no call may be made, or would be of no use. */
+static bool is_idle(const struct tw_driver *d)
+{
+    return !d || atomic_load(&forgotten) || tw_trouble_is_off() || !tw_device_image_bytes;
+}
+
 /* The current context with its kernels; NULL when there is none, or it cannot have them. */
 static struct context *current_context(const struct tw_driver *d)
 {
     tw_cu_context at = NULL;
-    if (atomic_load(&forgotten) || tw_trouble_is_off() || !tw_device_image_bytes || !d ||
-        d->context_current(&at) != 0 || !at)
+    if (is_idle(d) || d->context_current(&at) != 0 || !at)
         return NULL;
     for (int i = 0; i < CONTEXTS; i++)
         if (atomic_load(&contexts[i].at) == at && atomic_load(&contexts[i].state) != NOT_ASKED)
@@ -117,12 +124,23 @@ const struct tw_look_kernels *tw_device_kernels(void)
     return c ? &c->kernels : NULL;
 }
 
-bool tw_device_ready(void)
+bool tw_device_ready(unsigned device)
 {
     const struct tw_driver *d = tw_driver();
+    struct tw_visit v;
+    bool ready = false;
     if (!d && !atomic_load(&forgotten) && tw_driver_lacks())
         tw_trouble_copied(NULL, tw_driver_lacks(), 0);
-    return current_context(d) != NULL;
+    if (is_idle(d))
+        return false;
+    if (tw_visit_begin(&v, d, device)) {
+        ready = current_context(d) != NULL;
+        tw_visit_end(&v);
+        ready = ready && !v.refused;
+    }
+    if (v.refused)
+        tw_trouble_copied(d, v.refused, v.code);
+    return ready;
 }
 
 /* A place of this context that no other thread uses; NULL when all are taken or there is no memory.
@@ -158,15 +176,12 @@ static void look_at_some(struct tw_batch *w, const struct tw_device_tensor *tens
         tw_batch_result(w->memory, i, &tensors[i], &found[i]);
 }
 
-/* Refused while the stream is captured: what it waits for would not run. */
-bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stream,
-                    struct tw_device_found *found)
+/* In the current context. Refused while the stream is captured: what it waits for would not run. */
+static bool look_here(const struct tw_driver *d, const struct tw_device_tensor *tensors, size_t n,
+                      void *stream, struct tw_device_found *found)
 {
-    const struct tw_driver *d = tw_driver();
     const struct context *c = current_context(d);
     int capturing = TW_CU_CAPTURE_NONE;
-    if (tw_trouble_is_off())
-        tw_trouble_unread(n);
     if (!c || d->is_capturing(stream, &capturing) != 0 || capturing != TW_CU_CAPTURE_NONE)
         return false;
     struct place *place = take_place(d, atomic_load(&c->at));
@@ -184,6 +199,27 @@ bool tw_device_look(const struct tw_device_tensor *tensors, size_t n, void *stre
         tw_trouble_unread(n);
     }
     return !w.failed;
+}
+
+bool tw_device_look(unsigned device, const struct tw_device_tensor *tensors, size_t n, void *stream,
+                    struct tw_device_found *found)
+{
+    const struct tw_driver *d = tw_driver();
+    struct tw_visit v;
+    bool good = false;
+    if (tw_trouble_is_off())
+        tw_trouble_unread(n);
+    if (is_idle(d))
+        return false;
+    if (tw_visit_begin(&v, d, device)) {
+        good = look_here(d, tensors, n, stream, found);
+        tw_visit_end(&v);
+    }
+    if (v.refused && !tw_trouble_is_off()) {
+        tw_trouble_off(d, v.refused, v.code);
+        tw_trouble_unread(n);
+    }
+    return good && !v.refused;
 }
 
 static const struct tw_agent_device nvidia = {.ready = tw_device_ready, .look = tw_device_look};

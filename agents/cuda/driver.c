@@ -15,6 +15,14 @@ static const struct {
     size_t place;
 } wanted[] = {
     {"cuCtxGetCurrent", offsetof(struct tw_driver, context_current)},
+    {"cuCtxSetCurrent", offsetof(struct tw_driver, context_set)},
+    {"cuCtxPushCurrent_v2", offsetof(struct tw_driver, context_push)},
+    {"cuCtxPopCurrent_v2", offsetof(struct tw_driver, context_pop)},
+    {"cuCtxGetDevice", offsetof(struct tw_driver, context_device)},
+    {"cuDeviceGet", offsetof(struct tw_driver, device_get)},
+    {"cuDevicePrimaryCtxGetState", offsetof(struct tw_driver, primary_state)},
+    {"cuDevicePrimaryCtxRetain", offsetof(struct tw_driver, primary_retain)},
+    {"cuDevicePrimaryCtxRelease_v2", offsetof(struct tw_driver, primary_release)},
     {"cuModuleLoadData", offsetof(struct tw_driver, module_load)},
     {"cuModuleGetFunction", offsetof(struct tw_driver, module_function)},
     {"cuMemAlloc_v2", offsetof(struct tw_driver, allocate)},

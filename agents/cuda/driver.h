@@ -25,6 +25,14 @@ enum { TW_CU_NOT_READY = 600, TW_CU_EVENT_WITHOUT_TIME = 2 };
  * interface. */
 struct tw_driver {
     int (*context_current)(tw_cu_context *);
+    int (*context_set)(tw_cu_context);
+    int (*context_push)(tw_cu_context);
+    int (*context_pop)(tw_cu_context *);
+    int (*context_device)(int *device); /* of the current one */
+    int (*device_get)(int *device, int number);
+    int (*primary_state)(int device, unsigned *flags, int *active);
+    int (*primary_retain)(tw_cu_context *, int device);
+    int (*primary_release)(int device);
     int (*module_load)(tw_cu_module *, const void *image);
     int (*module_function)(tw_cu_function *, tw_cu_module, const char *name);
     int (*allocate)(tw_cu_address *, size_t bytes);

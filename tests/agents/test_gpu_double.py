@@ -76,6 +76,35 @@ REUSED = """
         as_if_gpu.report(sys.argv[2])
 """
 
+# Parts of a model on two GPUs, of which each is the current one in turn, with streams of their own;
+# and a tensor on one of which the process has no context.
+SEVERAL = """
+    import twinrun
+    if len(sys.argv) > 1:
+        as_if_gpu.begin(sys.argv[1])
+    for device in (1, 0):
+        as_if_gpu.use(device)
+        as_if_gpu.use_stream(device, 16 << device)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 3))
+    for p in net[1].parameters():
+        as_if_gpu.place(p.data, 1)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    for step in range(4):
+        as_if_gpu.use(step % 2)
+        optimizer.zero_grad()
+        net(torch.randn(5, 6)).sum().backward()
+        for p in net[1].parameters():
+            as_if_gpu.place(p.grad, 1)
+        twinrun.record("there", as_if_gpu.place(torch.randn(30, 7), 1).t())
+        twinrun.record("here", torch.randn(7, 3)[::2])
+        if step == UNUSED:
+            twinrun.record("unused", as_if_gpu.place(torch.randn(9), 2))
+        optimizer.step()
+        assert as_if_gpu.is_current(step % 2)
+    if len(sys.argv) > 1:
+        as_if_gpu.report(sys.argv[2])
+"""
+
 CAPTURED = """
     import twinrun
     as_if_gpu.begin(sys.argv[1])
@@ -132,6 +161,24 @@ def test_memory_that_is_written_again_at_once(twinrun, python, tmp_path, work, c
     assert result.json["outcome"] == "same", result
     assert counted["copied"] == 0
     assert counted["cuStreamSynchronize"] >= 12  # what is read early would be zeros
+
+
+def test_tensors_of_several_devices(twinrun, python, tmp_path, work, calm):
+    """Each is read in its device's context and behind its stream, which the double insists on."""
+    result, counted = both(
+        twinrun, python, tmp_path, SEVERAL.replace("UNUSED", "4"), "--level", "modules"
+    )
+    assert result.json["outcome"] == "same", result
+    assert counted["copied"] == 0
+    assert counted["cuMemAlloc_v2"] == 4  # scratch and results, of two devices
+
+
+def test_a_device_without_a_context_gets_none(twinrun, python, tmp_path, work, calm):
+    """Its tensors are copied to the host, as PyTorch does it."""
+    text = SEVERAL.replace("UNUSED", "3")
+    result, counted = both(twinrun, python, tmp_path, text)
+    assert result.json["outcome"] == "same", result
+    assert counted["copied"] == 1
 
 
 def test_while_a_stream_is_captured_nothing_is_read(twinrun, python, tmp_path, work, calm):

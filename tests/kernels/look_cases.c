@@ -188,7 +188,7 @@ void check_many(const struct tw_driver *d, size_t n, uint64_t seed, uint64_t lar
         used += bytes;
     }
     CHECK(to_device(memory, host, used) == 0);
-    CHECK(tw_device_look(tensors, n, NULL, found));
+    CHECK(tw_device_look(0, tensors, n, NULL, found));
     for (size_t i = 0; i < n; i++)
         compare(&tensors[i], &found[i], host + at[i]);
     d->release(memory);
@@ -222,7 +222,7 @@ void check_long(const struct tw_driver *d, uint64_t count)
     t[3].shape = shape;
     t[3].strides = strides;
     t[3].ndim = 1;
-    CHECK(tw_device_look(t, N, NULL, found));
+    CHECK(tw_device_look(0, t, N, NULL, found));
     for (int i = 0; i < N; i++)
         compare(&t[i], &found[i], i == 3 ? host + count - 1 : host);
     d->release(memory);
@@ -240,13 +240,14 @@ void check_changes(const struct tw_driver *d, int rounds)
     fill((unsigned char *)host, sizeof host, 4, 1, &state);
     struct tw_device_tensor t = {
         .data = (const void *)(uintptr_t)memory, .count = COUNT, .dtype = TWIN_F32};
-    CHECK(to_device(memory, host, sizeof host) == 0 && tw_device_look(&t, 1, NULL, &was));
+    CHECK(to_device(memory, host, sizeof host) == 0 && tw_device_look(0, &t, 1, NULL, &was));
     for (int i = 0; i < rounds; i++) {
         float mutant[COUNT];
         memcpy(mutant, host, sizeof host);
         const size_t at = next(&state) % sizeof mutant;
         ((unsigned char *)mutant)[at] ^= (unsigned char)(1u << next(&state) % 8);
-        CHECK(to_device(memory, mutant, sizeof mutant) == 0 && tw_device_look(&t, 1, NULL, &is));
+        CHECK(to_device(memory, mutant, sizeof mutant) == 0);
+        CHECK(tw_device_look(0, &t, 1, NULL, &is));
         CHECK(!same(&was.digest, &is.digest, sizeof was.digest));
     }
     d->release(memory);

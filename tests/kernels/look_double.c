@@ -79,7 +79,7 @@ static void compare_windows(const struct window w[3], unsigned char (*byte)(uint
         sum.a += part.a;
         sum.b += part.b;
     }
-    CHECK(tw_device_look(t, 1, NULL, &found));
+    CHECK(tw_device_look(0, t, 1, NULL, &found));
     CHECK(found.digest.a == sum.a && found.digest.b == sum.b);
 }
 
@@ -160,7 +160,7 @@ static bool look_once(tw_cu_address memory)
                                        .dtype = TWIN_F32,
                                        .want_stats = true,
                                        .want_sketch = true};
-    return tw_device_look(&t, 1, NULL, &found);
+    return tw_device_look(0, &t, 1, NULL, &found);
 }
 
 /* Whatever fails: the first error is told, nothing is tried any more, and no call is made. */
@@ -181,7 +181,7 @@ static void check_refused(const struct cuda_double *d, tw_cu_address memory)
         d->refuse(refusals[i].function, refusals[i].after, 700);
         CHECK(!look_once(memory));
         const uint64_t calls = d->calls(NULL);
-        CHECK(!look_once(memory) && !tw_device_ready());
+        CHECK(!look_once(memory) && !tw_device_ready(0));
         CHECK(d->calls(NULL) == calls);
         CHECK(strstr(report(), refusals[i].line) &&
               strstr(noted, " 2 tensors there were not read"));
@@ -198,20 +198,17 @@ static void check_contexts(const struct cuda_double *d, tw_cu_address memory)
 {
     static int other[2];
     set_context((tw_cu_context)&other[0]);
-    CHECK(tw_device_ready() && look_once(memory));
+    CHECK(tw_device_ready(0) && look_once(memory));
     set_context((tw_cu_context)&other[1]);
     d->refuse("cuModuleLoadData", 1, 209);
-    CHECK(!tw_device_ready() && !look_once(memory));
+    CHECK(!tw_device_ready(0) && !look_once(memory));
     CHECK(d->calls("cuModuleLoadData") == 1); /* it is asked once */
     CHECK(strstr(report(), "copied to the host") &&
           strstr(noted, "cuModuleLoadData failed with CUDA_ERROR_NO_BINARY_FOR_GPU (209)"));
     CHECK(strcmp(noted_key, "gpu.copied") == 0);
     d->refuse(NULL, 0, 0);
     set_context(context);
-    CHECK(tw_device_ready() && look_once(memory));
-    set_context(NULL);
-    CHECK(!tw_device_ready() && !look_once(memory));
-    set_context(context);
+    CHECK(tw_device_ready(0) && look_once(memory));
     tw_trouble_forget();
     d->capture(1);
     CHECK(!look_once(memory) && report()[0] == '\0'); /* nothing is wrong with that */
@@ -238,6 +235,7 @@ void check_on_double(const struct cuda_double *d)
     check_changes(tw_driver(), 20);
     check_huge(d);
     check_trouble(d);
+    check_devices(d);
     check_ring(d);
     CHECK(compared >= 7000);
     CHECK(d->trouble() == 0);

@@ -36,11 +36,11 @@ static const char *start(void)
     *(void **)&synchronize = dlsym(library, "cuCtxSynchronize");
     if (init(0) != 0 || device_count(&count) != 0 || count == 0 || device_get(&device, 0) != 0)
         return "no GPU";
-    if (tw_device_ready())
+    if (tw_device_ready(0))
         CHECK(!"ready without a context");
     if (retain(&context, device) != 0 || set_context(context) != 0)
         return "no context on the GPU";
-    return tw_device_ready() ? NULL : "the kernels cannot be loaded (built without nvcc?)";
+    return tw_device_ready(0) ? NULL : "the kernels cannot be loaded (built without nvcc?)";
 }
 
 static void *worker(void *p)
@@ -80,7 +80,7 @@ static void bench(const struct tw_driver *d)
                 if (what == 0)
                     copy(other, memory, count * 4), synchronize();
                 else
-                    tw_device_look(&t, 1, NULL, &found);
+                    tw_device_look(0, &t, 1, NULL, &found);
                 double took = now() - began;
                 best[what] = took < best[what] ? took : best[what];
             }
@@ -106,7 +106,7 @@ static void bench(const struct tw_driver *d)
     double best = 1e9;
     for (int repeat = 0; repeat < 20; repeat++) {
         double began = now();
-        tw_device_look(many, 150, NULL, found);
+        tw_device_look(0, many, 150, NULL, found);
         best = now() - began < best ? now() - began : best;
     }
     printf("150 tensors of 65,536 f32, digests and sketches in one call: %.1f us\n", best * 1e6);
@@ -139,7 +139,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
     tw_device_forget();
-    CHECK(!tw_device_ready());
+    CHECK(!tw_device_ready(0));
     printf("%llu tensors compared: %s\n", (unsigned long long)compared, failures ? "FAILED" : "ok");
     return failures ? 1 : 0;
 }

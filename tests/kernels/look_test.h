@@ -39,6 +39,8 @@ void check_long(const struct tw_driver *d, uint64_t count);
 void check_changes(const struct tw_driver *d, int rounds);
 /* <twin/cuda_fingerprint.h>, behind the double: nothing waits, and everything can fail. */
 void check_ring(const struct cuda_double *d);
+/* Several devices from one thread, behind the double. */
+void check_devices(const struct cuda_double *d);
 /* What only the double can show: schedules, removed barriers, failures of the driver. */
 void check_on_double(const struct cuda_double *d);
 

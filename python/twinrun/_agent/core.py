@@ -81,7 +81,7 @@ class Local(threading.local):
     entered = None  # label -> Root: models whose forward ran in this step
     too_deep = 0
     fit = None  # fits.Token: the outermost call that trains a model at once
-    device = None  # the GPU that the library is known to read from this thread
+    devices = ()  # GPUs that the library is known to read from this thread
     batch = ()  # handed.Seen, of the tensors of the batch that a loader delivered last
     batch_step = -1  # in which it did
     outputs = ()  # handed.Seen, of what models gave out in this step

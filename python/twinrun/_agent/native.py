@@ -68,6 +68,7 @@ WIDTH = (1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8, 8, 8, 8, 16, 1, 1)  # bytes of an e
 
 # TW_ITEM_*, and TWIN_REC_* << 8
 STATS, SKETCH, DIGESTED, DEVICE = 1, 2, 4, 8
+DEVICE_AT, DEVICES = 24, 32  # the number of the GPU stands from this bit on; as many are known
 OFFSET, RECOMPUTED, UNOBSERVED, UNORDERED, PART = (
     (1 << 2) << 8,
     (1 << 5) << 8,
@@ -110,7 +111,7 @@ _SIGNATURES = {
     "layout": (_u32, [_int, _u32, _ptr]),
     "records": (_size, [_ptr, _size, _ptr, _size]),
     "digests": (None, [_ptr, _size, _ptr]),
-    "device": (_int, [_u64]),
+    "device": (_int, [_u32, _u64]),
     "gather": (None, [_int]),
     "bytes": (_u64, [_u32, _ptr, _size, _u32]),
     "now_ns": (_u64, []),

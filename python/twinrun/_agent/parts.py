@@ -95,9 +95,9 @@ def digests(pending):
     if not pending.count:
         return []
     count, found = pending.count, (ctypes.c_uint64 * (2 * pending.count))()
-    if pending.device:
-        device.sender()
-    (S.lib.digests_long if pending.device else S.lib.digests)(pending.items.address, count, found)
+    if pending.devices:
+        device.sender(pending.devices)
+    (S.lib.digests_long if pending.devices else S.lib.digests)(pending.items.address, count, found)
     pending.drop()
     return [(ctypes.c_uint64 * 2).from_buffer(found, 16 * i) for i in range(count)]
 
@@ -135,14 +135,14 @@ class Parts:
     def __init__(self, phase, kind):
         self.phase, self.kind = phase, kind
         self.items = Items(16)
-        self.rows = []  # (pointer, shape, dtype, DEVICE or 0) of each tensor
+        self.rows = []  # (pointer, shape, dtype, place_of()) of each tensor
         self.flags = []  # of each turn's rows
         self.bytes = 0  # of one turn
-        self.device = False  # some of them lie on a GPU
+        self.devices = 0  # the GPUs that some of them lie on, a set
         self.swift = None  # what the rows say, for the swift path
 
     def build(self, names, values, flags):
-        self.rows, self.flags, self.bytes, self.device = [], [flags] * TURNS, 0, False
+        self.rows, self.flags, self.bytes, self.devices = [], [flags] * TURNS, 0, 0
         self.swift = None
         if values and "parts" not in S.seen:
             tell()
@@ -157,7 +157,7 @@ class Parts:
             )
             whole = ctypes.addressof(core.sizes((count,)))
             place = tensors.place_of(t)
-            self.device = self.device or place != 0
+            self.devices |= device.bit(place)
             for turn, (first, end) in enumerate(bounds(count)):
                 number = core.series(
                     self.phase, self.kind, part_name(name, first, end), scope, op, site, ""
@@ -182,7 +182,7 @@ class Parts:
         self._hand_over()
 
     def _hand_over(self):
-        if swift.ON and self.rows and not self.device:
+        if swift.ON and self.rows and not self.devices:
             self.swift = swift.new_table(
                 None, 0, 0, 0, [(shape, dtype, None, at, 0) for at, shape, dtype, _ in self.rows]
             )
@@ -227,7 +227,7 @@ class Parts:
         first, number = (0, count * TURNS) if everything else (turn * count, count)
         size = self.bytes * TURNS if everything else self.bytes
         began = perf_counter_ns()
-        tensors.sender(size, self.device)(self.items.address + first * ITEM_BYTES, number, None, 0)
+        tensors.sender(size, self.devices)(self.items.address + first * ITEM_BYTES, number, None, 0)
         S.native_ns += perf_counter_ns() - began
 
 

@@ -11,7 +11,6 @@ from time import perf_counter_ns
 from . import core, device, faults, native, shards, swift
 from .core import S
 from .native import (
-    DEVICE,
     DIGESTED,
     ITEM_BYTES,
     OFFSET,
@@ -267,7 +266,7 @@ class Pending:
         self.items = Items()
         self.count = self.bytes = self.kept = 0
         self.keep = []
-        self.device = False  # something lies on a GPU
+        self.devices = 0  # the GPUs that something lies on, a set
 
     def add(
         self, phase, kind, name, t, scope="", op="", site=None, flags=STATS | SKETCH, role=None
@@ -385,7 +384,7 @@ class Pending:
     def place(self, t):
         """place_of() for a tensor of which a record is added."""
         place = place_of(t)
-        self.device = self.device or place != 0
+        self.devices |= device.bit(place)
         return place
 
     def put(self, number, pointer, code, count, shape, strides, flags, offset=0, whole=None):
@@ -431,7 +430,7 @@ class Pending:
     def drop(self):
         """Forgets what was gathered."""
         self.count = self.bytes = self.kept = 0
-        self.device = False
+        self.devices = 0
         self.keep.clear()
 
     def flush(self, links=None):
@@ -443,19 +442,19 @@ class Pending:
             (None, 0) if not links else ((ctypes.c_uint64 * len(links))(*links), len(links))
         )
         began = perf_counter_ns()
-        if self.device:
+        if self.devices:
             device.all_at_once.end()  # what is kept here does not outlive this call
-        sender(self.bytes, self.device)(self.items.address, count, links_at, links_count)
+        sender(self.bytes, self.devices)(self.items.address, count, links_at, links_count)
         S.native_ns += perf_counter_ns() - began
         self.drop()
         return [self.items.link(i) for i in range(count)] if links is not None else ()
 
 
-def sender(size, on_device):
+def sender(size, devices):
     """The library's function that records so many bytes."""
-    if on_device:
+    if devices:
         # what cannot be read there is recorded as unobserved
-        return device.sender() or S.lib.records_long
+        return device.sender(devices) or S.lib.records_long
     return S.lib.records_long if size >= LONG_BYTES else S.lib.records
 
 
@@ -492,8 +491,8 @@ def is_host(t):
 
 
 def place_of(t):
-    """The flag that says where a readable tensor lies."""
-    return 0 if is_host(t) else DEVICE
+    """The flags that say where a readable tensor lies."""
+    return 0 if is_host(t) else device.place(t)
 
 
 def _strided_values(t):
@@ -514,9 +513,7 @@ def _simple(t):
 
 
 def readable(t):
-    """Whether the library reads it where it is: in this process's memory, or in that of the current
-    GPU.
-    """
+    """Whether the library reads it where it is: in this process's memory, or in that of a GPU."""
     if is_host(t):
         return _strided_values(t)
     return (
@@ -554,12 +551,12 @@ class Table:
     def __init__(self, phase, kind, flags=STATS | SKETCH):
         self.phase, self.kind, self.flags = phase, kind, flags
         self.items = Items(16)
-        # (pointer, shape, dtype, strides, DEVICE or 0) of each readable tensor, None for what needs
+        # (pointer, shape, dtype, strides, place_of()) of each readable tensor, None for what needs
         # a closer look
         self.rows = []
         self.names = None
         self.bytes = 0
-        self.device = False  # some rows lie on a GPU
+        self.devices = 0  # the GPUs that rows lie on, a set
         self.epoch = 0  # S.interrupted when the rows were made
         self.swift = None  # the same rows for the swift path, which may have moved them since
         self.places = None  # of the tensors among all parameters, where somebody asks for them
@@ -629,7 +626,7 @@ class Table:
         if not self.rows:
             return True
         began = perf_counter_ns()
-        send = device.sender() if self.device else sender(self.bytes, False)
+        send = device.sender(self.devices) if self.devices else sender(self.bytes, 0)
         if send is None:
             return False
         send(self.items.address, len(self.rows), None, 0)
@@ -646,12 +643,12 @@ class Table:
 
     def _rebuild(self, names, tensors, flags):
         self.swift = None
-        self.names, self.flags, self.rows, self.bytes, self.device, self.epoch = (
+        self.names, self.flags, self.rows, self.bytes, self.devices, self.epoch = (
             names,
             flags,
             [],
             0,
-            False,
+            0,
             S.interrupted,
         )
         while self.items.capacity < len(tensors):
@@ -668,7 +665,7 @@ class Table:
                 for numbers in (strides and shape, strides)
             ]
             place = place_of(t)
-            self.device = self.device or place != 0
+            self.devices |= device.bit(place)
             pack_item(
                 self.items.buffer,
                 i * ITEM_BYTES,
@@ -685,7 +682,7 @@ class Table:
             )
             self.rows.append((pointer, t.shape, t.dtype, strides, place))
             self.bytes += count * native.WIDTH[code]
-        if swift.ON and not self.device and self.rows and None not in self.rows:
+        if swift.ON and not self.devices and self.rows and None not in self.rows:
             self.swift = swift.new_table(
                 self.items.buffer,
                 self.items.address,

@@ -17,6 +17,7 @@ _placed = {}  # address of a storage -> number of the GPU; others lie on number 
 _copied = 0  # tensors that the agent took to the host
 current = 0  # PyTorch's current device
 streams = {}  # device -> its current stream, a number; 0 where none is named
+_kept = []  # what was placed: other tensors must not come to lie there
 
 
 class Double(ctypes.Structure):
@@ -32,6 +33,8 @@ class Double(ctypes.Structure):
         ("capture", ctypes.CFUNCTYPE(None, ctypes.c_int)),
         ("calls", ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_char_p)),
         ("only", ctypes.c_void_p),
+        ("stream", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)),
+        ("memory", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)),
     ]
 
 
@@ -50,8 +53,29 @@ def device_of(t):
 
 def place(t, device):
     """From now on it lies on this GPU; -1: on the host."""
-    _placed[t.untyped_storage().data_ptr()] = device
+    storage = t.untyped_storage()
+    _placed[storage.data_ptr()] = device
+    if device >= 0 and _driver is not None:
+        _kept.append(storage)
+        double().memory(storage.data_ptr(), storage.nbytes(), device)
     return t
+
+
+def use_stream(device, number):
+    """As torch.cuda.stream, for a stream of this GPU."""
+    streams[device] = number
+    if _driver is not None:
+        double().stream(number, device)
+
+
+def is_current(device):
+    """Whether the thread's CUDA context is still the one of this GPU."""
+    context, primary = ctypes.c_void_p(), ctypes.c_void_p()
+    if _driver is None:
+        return True
+    _driver.cuDevicePrimaryCtxRetain(ctypes.byref(primary), device)
+    _driver.cuCtxGetCurrent(ctypes.byref(context))
+    return context.value == primary.value
 
 
 def use(device):
@@ -73,8 +97,6 @@ def begin(path):
     torch.Tensor.is_cuda = property(lambda t: device_of(t) >= 0)
     torch.Tensor.is_cpu = property(lambda t: device_of(t) < 0)
     torch.Tensor.get_device = device_of
-    torch._C._cuda_getDevice = lambda: current
-    torch._C._cuda_exchangeDevice = use
     torch._C._cuda_getCurrentRawStream = lambda device: streams.get(device, 0)
     device, tensors = agent("device"), agent("tensors")
     if device is None:

@@ -26,12 +26,14 @@
 enum {
     INVALID_VALUE = 1,
     OUT_OF_MEMORY = 2,
+    INVALID_DEVICE = 101,
     INVALID_CONTEXT = 201,
     NO_BINARY_FOR_GPU = 209,
     NOT_FOUND = 500,
-    NOT_READY = 600
+    NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700
 };
-enum { NAMES = 32, ALLOCATIONS = 256, MOST_PARAMETERS = 4 };
+enum { NAMES = 64, ALLOCATIONS = 512, MOST_PARAMETERS = 4, DEVICES = 3, STREAMS = 16, DEEP = 8 };
 
 typedef unsigned long long address;
 
@@ -49,11 +51,26 @@ static struct {
     int code;
 } refused;
 
-/* Memory of the device. Nobody may touch it but work of a stream. */
+/* Memory of a device. Nobody may touch it but work of a stream of the same. `lent`: it is the
+ * host's, and a test says that it lies there. */
 static struct {
     unsigned char *at;
     size_t bytes;
+    int device;
+    bool lent;
 } allocations[ALLOCATIONS];
+static int last_device; /* of those that memory was allocated on */
+
+/* Streams that a test has put on a device; others but the default ones are on device 0. */
+static struct {
+    void *stream;
+    int device;
+} streams[STREAMS];
+
+/* The primary contexts. A context that is none of them is of device 0. */
+static struct primary {
+    int holders;
+} primaries[DEVICES];
 
 /* at: the work that it waits for; NULL: it has come. */
 struct event {
@@ -65,6 +82,7 @@ struct event {
 struct work {
     struct work *next;
     void *stream;
+    int device;
     void (*run)(struct work *);
     const struct emulated_kernel *kernel;
     void *parameter[MOST_PARAMETERS];
@@ -86,7 +104,11 @@ struct function {
 static struct work *first_work, **last_work = &first_work;
 static int capturing; /* status of all streams */
 static int sticky;    /* a failed kernel makes every later call fail */
-static _Thread_local void *current;
+/* A thread's contexts; the last one is current. */
+static _Thread_local struct {
+    void *context[DEEP];
+    int n;
+} stack;
 static struct {
     uint32_t blocks, at, window;
 } only;
@@ -115,7 +137,7 @@ static int leave_call(int code)
 static void protect(int how)
 {
     for (int i = 0; i < ALLOCATIONS; i++)
-        if (allocations[i].at)
+        if (allocations[i].at && !allocations[i].lent)
             mprotect(allocations[i].at, allocations[i].bytes, how);
 }
 
@@ -149,11 +171,66 @@ static void run_clear(struct work *w)
     memset(w->to, w->value, w->bytes);
 }
 
+static void *current_context(void)
+{
+    return stack.n ? stack.context[stack.n - 1] : NULL;
+}
+
+static int device_of_context(const void *context)
+{
+    for (int i = 0; i < DEVICES; i++)
+        if (context == &primaries[i])
+            return i;
+    return 0;
+}
+
+/* The default stream is the current context's. */
+static int device_of_stream(const void *stream)
+{
+    if (!stream)
+        return device_of_context(current_context());
+    for (int i = 0; i < STREAMS && streams[i].stream; i++)
+        if (streams[i].stream == stream)
+            return streams[i].device;
+    return 0;
+}
+
+/* What work may not do: be put on a stream of a device whose context is not current. */
+static int check_stream(const void *stream)
+{
+    const void *context = current_context();
+    return !context || device_of_stream(stream) != device_of_context(context) ? INVALID_CONTEXT : 0;
+}
+
+/* Or touch memory of another device than that of the current context. */
+static int check_address(address at)
+{
+    const int device = device_of_context(current_context());
+    for (int i = 0; i < ALLOCATIONS; i++)
+        if (allocations[i].at && allocations[i].device != device &&
+            at - (address)(uintptr_t)allocations[i].at < allocations[i].bytes)
+            return ILLEGAL_ADDRESS;
+    return 0;
+}
+
+/* Looks at all words of a parameter that could be an address. */
+static int check_parameter(const void *parameter, size_t bytes)
+{
+    int code = 0;
+    for (size_t at = 0; at + sizeof(address) <= bytes && last_device && !code; at += 8) {
+        address word;
+        memcpy(&word, (const char *)parameter + at, sizeof word);
+        code = word ? check_address(word) : 0;
+    }
+    return code;
+}
+
 static struct work *queue(void *stream, void (*run)(struct work *))
 {
     struct work *w = calloc(1, sizeof *w);
     assert(w);
     w->stream = stream;
+    w->device = device_of_stream(stream);
     w->run = run;
     *last_work = w;
     last_work = &w->next;
@@ -182,8 +259,9 @@ static void finish_work(const struct work *last)
 static void finish(void *stream)
 {
     struct work *last = NULL;
+    const int device = device_of_stream(stream);
     for (struct work *w = first_work; w; w = w->next)
-        if (w->stream == stream)
+        if (w->stream == stream && w->device == device)
             last = w;
     finish_work(last);
 }
@@ -198,35 +276,87 @@ DRIVER(cuInit, unsigned flags)
 
 DRIVER(cuDeviceGetCount, int *count)
 {
-    *count = 1;
+    *count = DEVICES;
     return 0;
 }
 
 DRIVER(cuDeviceGet, int *device, int number)
 {
-    *device = 0;
-    return number == 0 ? 0 : INVALID_VALUE;
+    const int code = enter_call("cuDeviceGet");
+    const int none = number < 0 || number >= DEVICES ? INVALID_DEVICE : 0;
+    *device = number;
+    return leave_call(code ? code : none);
+}
+
+DRIVER(cuDevicePrimaryCtxGetState, int device, unsigned *flags, int *active)
+{
+    const int code = enter_call("cuDevicePrimaryCtxGetState");
+    *flags = 0;
+    *active = primaries[device].holders > 0;
+    return leave_call(code);
 }
 
 DRIVER(cuDevicePrimaryCtxRetain, void **context, int device)
 {
-    static int primary;
-    (void)device;
-    *context = &primary;
-    return 0;
+    const int code = enter_call("cuDevicePrimaryCtxRetain");
+    if (!code) {
+        primaries[device].holders++;
+        *context = &primaries[device];
+    }
+    return leave_call(code);
 }
 
+DRIVER(cuDevicePrimaryCtxRelease_v2, int device)
+{
+    const int code = enter_call("cuDevicePrimaryCtxRelease_v2");
+    assert(primaries[device].holders > 0);
+    primaries[device].holders--;
+    return leave_call(code);
+}
+
+/* Takes the current context's place; NULL takes it away. */
 DRIVER(cuCtxSetCurrent, void *context)
 {
-    current = context;
-    return 0;
+    const int code = enter_call("cuCtxSetCurrent");
+    if (!code) {
+        stack.n -= stack.n > 0;
+        if (context)
+            stack.context[stack.n++] = context;
+    }
+    return leave_call(code);
+}
+
+DRIVER(cuCtxPushCurrent_v2, void *context)
+{
+    const int code = enter_call("cuCtxPushCurrent_v2");
+    assert(stack.n < DEEP && context);
+    if (!code)
+        stack.context[stack.n++] = context;
+    return leave_call(code);
+}
+
+DRIVER(cuCtxPopCurrent_v2, void **context)
+{
+    const int code = enter_call("cuCtxPopCurrent_v2");
+    assert(stack.n > 0);
+    *context = current_context();
+    stack.n -= !code;
+    return leave_call(code);
 }
 
 DRIVER(cuCtxGetCurrent, void **context)
 {
     const int code = enter_call("cuCtxGetCurrent");
-    *context = current;
+    *context = current_context();
     return leave_call(code);
+}
+
+DRIVER(cuCtxGetDevice, int *device)
+{
+    const int code = enter_call("cuCtxGetDevice");
+    const int none = current_context() ? 0 : INVALID_CONTEXT;
+    *device = device_of_context(current_context());
+    return leave_call(code ? code : none);
 }
 
 DRIVER(cuModuleLoadData, void **module, const void *image)
@@ -236,8 +366,8 @@ DRIVER(cuModuleLoadData, void **module, const void *image)
     /* Machine code is for a GPU, and its thread blocks have another size, but for a job's. */
     if (!code && strncmp(image, DOUBLE_IMAGE, sizeof DOUBLE_IMAGE - 1) != 0)
         code = NO_BINARY_FOR_GPU;
-    *module = current; /* a module is of one context, and so are its functions */
-    return leave_call(current ? code : INVALID_CONTEXT);
+    *module = current_context(); /* a module is of one context, and so are its functions */
+    return leave_call(*module ? code : INVALID_CONTEXT);
 }
 
 DRIVER(cuModuleGetFunction, void **function, void *module, const char *name)
@@ -261,7 +391,7 @@ DRIVER(cuGetErrorName, int code, const char **name)
 {
     switch (code) {
     case NO_BINARY_FOR_GPU: *name = "CUDA_ERROR_NO_BINARY_FOR_GPU"; return 0;
-    case 700: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; return 0;
+    case ILLEGAL_ADDRESS: *name = "CUDA_ERROR_ILLEGAL_ADDRESS"; return 0;
     default: *name = NULL; return INVALID_VALUE;
     }
 }
@@ -286,6 +416,8 @@ DRIVER(cuMemAlloc_v2, address *at, size_t bytes)
         if (!code) {
             allocations[i].at = p;
             allocations[i].bytes = whole;
+            allocations[i].device = device_of_context(current_context());
+            last_device = allocations[i].device > last_device ? allocations[i].device : last_device;
             *at = (address)(uintptr_t)p;
         }
     }
@@ -297,6 +429,7 @@ DRIVER(cuMemFree_v2, address at)
     const int code = enter_call("cuMemFree_v2");
     for (int i = 0; i < ALLOCATIONS; i++)
         if ((address)(uintptr_t)allocations[i].at == at) {
+            assert(!allocations[i].lent);
             munmap(allocations[i].at, allocations[i].bytes + PAGE);
             allocations[i].at = NULL;
         }
@@ -313,7 +446,11 @@ DRIVER(cuMemHostAlloc, void **at, size_t bytes, unsigned flags)
 
 DRIVER(cuMemsetD8Async, address at, unsigned char value, size_t bytes, void *stream)
 {
-    const int code = enter_call("cuMemsetD8Async");
+    int code = enter_call("cuMemsetD8Async");
+    if (!code)
+        code = check_stream(stream);
+    if (!code)
+        code = check_address(at);
     if (!code && !sticky) {
         struct work *w = queue(stream, run_clear);
         w->to = (unsigned char *)(uintptr_t)at;
@@ -333,8 +470,12 @@ DRIVER(cuLaunchKernel, void *function, unsigned grid_x, unsigned grid_y, unsigne
     const struct emulated_kernel *k = f->kernel;
     assert(grid_x > 0 && grid_y == 1 && grid_z == 1 && block_y == 1 && block_z == 1 && !shared &&
            !extra);
-    if (!code && f->context != current)
+    if (!code && f->context != current_context())
         code = INVALID_CONTEXT;
+    if (!code)
+        code = check_stream(stream);
+    for (int i = 0; i < k->parameters && !code; i++)
+        code = check_parameter(arguments[i], k->bytes[i]);
     if (code)
         sticky = code;
     if (!sticky) {
@@ -355,7 +496,11 @@ DRIVER(cuLaunchKernel, void *function, unsigned grid_x, unsigned grid_y, unsigne
 
 DRIVER(cuMemcpyDtoHAsync_v2, void *to, address from, size_t bytes, void *stream)
 {
-    const int code = enter_call("cuMemcpyDtoHAsync_v2");
+    int code = enter_call("cuMemcpyDtoHAsync_v2");
+    if (!code)
+        code = check_stream(stream);
+    if (!code)
+        code = check_address(from);
     if (!code && !sticky) {
         struct work *w = queue(stream, run_copy);
         w->to = to;
@@ -490,6 +635,34 @@ static uint64_t calls(const char *function)
     return n;
 }
 
+/* Where a test's own things lie. */
+static void put_stream(void *stream, int device)
+{
+    int i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < STREAMS && streams[i].stream && streams[i].stream != stream)
+        i++;
+    assert(i < STREAMS);
+    streams[i].stream = stream;
+    streams[i].device = device;
+    pthread_mutex_unlock(&lock);
+}
+
+static void put_memory(void *at, size_t bytes, int device)
+{
+    int i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < ALLOCATIONS && allocations[i].at && allocations[i].at != at)
+        i++;
+    assert(i < ALLOCATIONS);
+    allocations[i].at = at;
+    allocations[i].bytes = bytes;
+    allocations[i].device = device;
+    allocations[i].lent = true;
+    last_device = DEVICES - 1;
+    pthread_mutex_unlock(&lock);
+}
+
 static void run_only(uint32_t blocks, uint32_t at, uint32_t window)
 {
     only.blocks = blocks;
@@ -507,4 +680,6 @@ __attribute__((visibility("default"))) const struct cuda_double twin_cuda_double
     .capture = capture,
     .calls = calls,
     .only = run_only,
+    .stream = put_stream,
+    .memory = put_memory,
 };

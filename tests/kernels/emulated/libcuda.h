@@ -5,7 +5,8 @@
  * A DOUBLE of libcuda.so.1 for machines without a GPU: the functions of the driver that
  * agents/cuda and its tests call, under their names. Kernels run on the host (grid.h). It keeps the
  * rules that a caller can break: work of a stream is done when it is waited for, never before; the
- * memory of the device cannot be touched from the host. And it can be told to fail.
+ * memory of a device cannot be touched from the host, nor from another device; kernels and streams
+ * are of one context. And it can be told to fail.
  */
 #include "grid.h"
 
@@ -39,6 +40,9 @@ struct cuda_double {
     /* Of launches of this many blocks at least, only `window` at the beginning and the end, and
      * around block number `at`, are run; 0: all. */
     void (*only)(uint32_t blocks, uint32_t at, uint32_t window);
+    /* This stream is one of this device; and the host's memory here is that device's. */
+    void (*stream)(void *stream, int device);
+    void (*memory)(void *at, size_t bytes, int device);
 };
 /* The name of the symbol is what marks the library as a double. */
 extern const struct cuda_double twin_cuda_double;
