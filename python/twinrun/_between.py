@@ -3,7 +3,7 @@
 twinrun.recheck.
 """
 
-from ._recorded import GRADIENT, INIT, MOMENT, OPTIMIZER, WEIGHT
+from ._recorded import GRADIENT, INIT, MOMENT, OPTIMIZER, WEIGHT, is_given_back
 from .trace import PHASES
 
 BACKWARD = PHASES.index("backward")
@@ -22,7 +22,11 @@ WITH = {GRADIENT: "with-gradients", MOMENT: "with-moments"}
 
 def _both(x, y, step, other, wanted):
     mine, theirs = (
-        {r.key for r in s.rows.get(at, ()) if not r.unread and wanted(r)}
+        {
+            r.key
+            for r in s.rows.get(at, ())
+            if not r.unread and wanted(r) and not is_given_back(r.key)
+        }
         for s, at in ((x, step), (y, other))
     )
     return bool(mine & theirs)

@@ -22,6 +22,7 @@ from ._recorded import (
     by_window,
     differences,
     equal_step,
+    is_given_back,
     items,
     need,
     number,
@@ -288,6 +289,8 @@ class Claims(Numbers, Shown):
             if label == "weights" and part.get("others") is not True:
                 need(n == 0, "what was handed on is no record here")
                 need(step > 0 or n > 0, "no step before %d handed on weights", step)
+                back = any(is_given_back(r.key) for r in x.rows.get(step - 1, ()))
+                need(not back, "what a function gave back is not what the next one was given")
                 if step > 0 and step - 1 in x.ends and other - 1 in y.ends:
                     # a hash of the phase has gradients and optimizer state that were not compared,
                     # and parts of large weights whose turn it is in one of the runs alone
@@ -591,12 +594,15 @@ class Claims(Numbers, Shown):
 
 
 COMPUTED = ("activation", "loss", "gradient (local)", "gradient", "moment", "weight")
+OUTPUT = PHASES.index("forward"), KINDS.index("activation")
 SIBLINGS = ("weight", "gradient (local)", "gradient", "moment")
 
 
 def made_by_lines(r):
     """Do lines of the job make it, which are not recorded?"""
     phase, kind = PHASES[r.key[0]], KINDS[r.key[1]]
+    if is_given_back(r.key):
+        return False
     if kind in ("batch", "indices"):
         return phase == "data"
     return (
@@ -622,6 +628,7 @@ def may_cause(cause, of):
     Known not to: initial values and gradients among each other, batches and initial values, other
     generators, weights for moments, which are read out after them, and what was saved to a file.
     """
+    cause, of = (OUTPUT + k[2:] if is_given_back(k) else k for k in (cause, of))
     if cause[0] == CHECKPOINT and of[0] != CHECKPOINT:
         return False
     if cause[1] == STATE or cause[0] == RNG:

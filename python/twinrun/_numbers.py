@@ -11,7 +11,18 @@ import re
 import struct
 
 from . import _lines
-from ._recorded import OPTIMIZER, WEIGHT, Rules, differences, items, need, number, printable, word
+from ._recorded import (
+    OPTIMIZER,
+    WEIGHT,
+    Rules,
+    differences,
+    is_given_back,
+    items,
+    need,
+    number,
+    printable,
+    word,
+)
 from .trace import KINDS, PHASES
 
 VALUES_MAX = 256 << 20  # bytes of a kept tensor
@@ -382,4 +393,5 @@ def is_bad(r):
         return False
     kind = KINDS[r.key[1]]
     trained = kind in ("loss", "gradient", "gradient (local)", "moment")
+    trained = trained and not is_given_back(r.key)  # states of optax may begin at infinity
     return s.nan > 0 or trained or r.key[:2] == (OPTIMIZER, WEIGHT)

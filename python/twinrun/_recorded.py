@@ -41,6 +41,13 @@ INSERTABLE = tuple(
 )
 
 
+def is_given_back(key):
+    """Is it what a jitted function gave back, and a class says what that is to the job? No optimizer
+    that is seen made it.
+    """
+    return key[0] == OPTIMIZER and bool(key[3]) and key[2].startswith(key[3] + ": ")
+
+
 class NotHere(Exception):
     """What a sentence speaks of is not here to be looked up, for a reason that need not be a lie."""
 
@@ -513,8 +520,11 @@ class Rules:
         of_step = [p for low, high, p in self.numbers if low <= d.a.step <= high]
         return any(fnmatch.fnmatchcase(n, p) for n in names_of(d.a) for p in of_step)
 
-    def between_worlds(self, phase, kind):
+    def between_worlds(self, key):
         """Is it what is compared between other numbers of ranks?"""
+        phase, kind = key[:2]
+        if is_given_back(key):
+            return False
         if kind == WEIGHT:
             return phase == OPTIMIZER
         word = {MOMENT: "with-moments", GRADIENT: "with-gradients"}.get(kind)
@@ -534,7 +544,7 @@ class Rules:
         if "parts-in-turns" in self.words and d.type in ("only-a", "only-b"):
             if part_elsewhere(d, x, y, step_a, step_b):
                 return True
-        if "only-weights" in self.words and not self.between_worlds(phase, kind):
+        if "only-weights" in self.words and not self.between_worlds((d.a or d.b).key):
             return True
         if "insertions" in self.words:
             may_be = (kind in INSERTABLE and phase != INIT) or (kind == WEIGHT and phase in WRITTEN)

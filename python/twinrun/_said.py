@@ -5,6 +5,7 @@ import math
 import re
 
 from ._numbers import single
+from ._recorded import is_given_back
 from .trace import KINDS, PART, PHASES
 
 RNG = PHASES.index("rng")
@@ -81,7 +82,9 @@ def given_back(steps, given):
         results = [
             r
             for r in steps.rows.get(step, ())
-            if r.key[:2] == BACK and r.key[3] == given.key[3] and (r.step, r.seq) < given[:2]
+            if (r.key[:2] == BACK or is_given_back(r.key))
+            and r.key[3] == given.key[3]
+            and (r.step, r.seq) < given[:2]
         ]
         end = steps.ends.get(step)
         if (end and end.dropped) or any(r.unread or r.flags & PART for r in results):

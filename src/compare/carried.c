@@ -15,8 +15,8 @@ enum { IN_NO_STEP = -1, NOT_KNOWN = -2 };
 
 static bool is_result_of(const struct tw_view *v, const struct tw_rec *r, const char *function)
 {
-    return r->phase == TWIN_PHASE_FORWARD && r->kind == TWIN_KIND_ACTIVATION &&
-           strcmp(tw_rec_scope(v, r), function) == 0;
+    const bool output = r->phase == TWIN_PHASE_FORWARD && r->kind == TWIN_KIND_ACTIVATION;
+    return (output || tw_rec_given_back(v, r)) && strcmp(tw_rec_scope(v, r), function) == 0;
 }
 
 /*

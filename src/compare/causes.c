@@ -88,6 +88,23 @@ bool tw_is_data(uint8_t phase, uint8_t kind)
     return phase == TWIN_PHASE_DATA && !tw_is_handed(phase, kind);
 }
 
+bool tw_is_given_back(uint8_t phase, const char *name, const char *scope)
+{
+    const size_t n = strlen(scope);
+    return phase == TWIN_PHASE_OPTIMIZER && n > 0 && strncmp(name, scope, n) == 0 &&
+           tw_starts(name + n, ": ");
+}
+
+bool tw_rec_given_back(const struct tw_view *v, const struct tw_rec *r)
+{
+    return tw_is_given_back(r->phase, tw_rec_name(v, r), tw_rec_scope(v, r));
+}
+
+bool twin_finding_is_given_back(const struct twin_finding *f)
+{
+    return tw_is_given_back((uint8_t)f->phase, f->name ? f->name : "", f->scope ? f->scope : "");
+}
+
 /* The category of a phase and a kind. The phase decides where it has one meaning. */
 static enum category category(uint8_t phase, uint8_t kind)
 {
@@ -159,13 +176,20 @@ const char *tw_layer(enum twin_phase phase, enum twin_kind kind)
     }
 }
 
+/* The category of a record. What a function has given back is an output, whatever it is to the job:
+ * no order among weights and moments is known of it. */
+static enum category category_in(const struct tw_view *v, const struct tw_rec *r)
+{
+    return tw_rec_given_back(v, r) ? CAT_ACTIVATION : category(r->phase, r->kind);
+}
+
 /* The category of the record that differs. */
 static enum category category_of(const struct tw_diff *d, const struct tw_view *a,
                                  const struct tw_view *b)
 {
     const struct tw_view *v;
     const struct tw_rec *r = tw_diff_rec(d, a, b, &v);
-    return category(r->phase, r->kind);
+    return category_in(v, r);
 }
 
 /* The index in the view of a link, or TW_NONE when it points to another step (equal: we are at the
@@ -199,8 +223,8 @@ static bool linked_to_difference(const struct tw_view *v, const struct tw_rec *r
 
 bool tw_may_cause(const struct tw_view *v, const struct tw_rec *earlier, const struct tw_rec *r)
 {
-    enum category cause = category(earlier->phase, earlier->kind);
-    enum category made = category(r->phase, r->kind);
+    enum category cause = category_in(v, earlier);
+    enum category made = category_in(v, r);
     if (cause == CAT_RNG && made == CAT_RNG)
         return strcmp(tw_rec_name(v, earlier), tw_rec_name(v, r)) == 0;
     return !(not_a_cause[made] & BIT(cause));
@@ -242,7 +266,7 @@ void tw_causes_mark(struct tw_stepdiff *d, const struct tw_view *a, const struct
         struct tw_diff *x = &d->d[i];
         const struct tw_view *v;
         const struct tw_rec *r = tw_diff_rec(x, a, b, &v);
-        enum category cat = category(r->phase, r->kind);
+        enum category cat = category_in(v, r);
         const bool *differs = v == a ? differs_a : differs_b;
         uint32_t possible = before & ~not_a_cause[cat];
         if (cat == CAT_RNG) {

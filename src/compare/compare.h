@@ -469,6 +469,8 @@ int twin_verdict_pinned(struct twin_verdict *v, const char *factors, const char 
                         struct twin_error *err);
 /* An input that was handed to a module: lines of the job computed it, and no loader. */
 bool twin_finding_is_handed(const struct twin_finding *f);
+/* Is it of what a function gave back? Then the function made it, whatever its kind. */
+bool twin_finding_is_given_back(const struct twin_finding *f);
 
 void twin_verdict_free(struct twin_verdict *v);
 

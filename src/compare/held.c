@@ -41,16 +41,16 @@ static const char no_steps[] = "not every rank of the run recorded steps";
 
 bool tw_is_updated_weight(const struct tw_view *v, const struct tw_rec *r, void *user)
 {
-    (void)v;
     (void)user;
-    return r->kind == TWIN_KIND_WEIGHT &&
+    return r->kind == TWIN_KIND_WEIGHT && !tw_rec_given_back(v, r) &&
            (r->phase == TWIN_PHASE_OPTIMIZER || r->phase == TWIN_PHASE_INIT);
 }
 
 bool tw_is_training_state(const struct tw_view *v, const struct tw_rec *r, void *user)
 {
     if (r->kind == TWIN_KIND_MOMENT)
-        return r->phase == TWIN_PHASE_OPTIMIZER || r->phase == TWIN_PHASE_INIT;
+        return !tw_rec_given_back(v, r) &&
+               (r->phase == TWIN_PHASE_OPTIMIZER || r->phase == TWIN_PHASE_INIT);
     if (r->kind == TWIN_KIND_GRADIENT)
         return r->phase == TWIN_PHASE_BACKWARD || r->phase == TWIN_PHASE_OPTIMIZER;
     return tw_is_updated_weight(v, r, user);

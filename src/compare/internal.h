@@ -362,6 +362,10 @@ int tw_cause_class(uint8_t phase, uint8_t kind);
 bool tw_is_written(uint8_t phase, uint8_t kind);
 /* An input of a module that the job had computed. */
 bool tw_is_handed(uint8_t phase, uint8_t kind);
+/* What a jitted function gave back, and what that is to the job was declared: a weight, a moment, a
+ * hyperparameter (jax_calls.py). No optimizer that is seen made it. */
+bool tw_is_given_back(uint8_t phase, const char *name, const char *scope);
+bool tw_rec_given_back(const struct tw_view *v, const struct tw_rec *r);
 /* What came from outside of the computation: batches, indices. */
 bool tw_is_data(uint8_t phase, uint8_t kind);
 /* The difference to name first: the earliest origin; among gradients without an order of their own

@@ -101,8 +101,10 @@ static char *say_hidden(struct tw_cmp *c, const struct tw_view *v, const struct 
  * Was this value made by computing on what stands in its step or entered it? Initial values, and
  * what is drawn or loaded, come from outside.
  */
-static bool is_computed(const struct tw_rec *r)
+static bool is_computed(const struct tw_view *v, const struct tw_rec *r)
 {
+    if (tw_rec_given_back(v, r))
+        return true;
     switch (r->kind) {
     case TWIN_KIND_ACTIVATION:
     case TWIN_KIND_LOSS:
@@ -162,14 +164,16 @@ static const struct tw_rec *hidden_before(const struct tw_view *v, const struct 
 
 /*
  * A weight or a moment of the view that hides something: with `first` among the initial ones, else
- * among those that the step left. NULL: none.
+ * among those that the step left. NULL: none. What a function gave back does not count: each call
+ * shows what it is given.
  */
 static const struct tw_rec *hidden_state(const struct tw_view *v, bool first)
 {
     for (size_t i = 0; i < v->count; i++) {
         const struct tw_rec *x = &v->rec[i];
         bool state = x->kind == TWIN_KIND_WEIGHT || x->kind == TWIN_KIND_MOMENT;
-        if (state && (x->phase == TWIN_PHASE_INIT) == first && tw_rec_hidden(v, x))
+        if (state && (x->phase == TWIN_PHASE_INIT) == first && !tw_rec_given_back(v, x) &&
+            tw_rec_hidden(v, x))
             return x;
     }
     return NULL;
@@ -181,9 +185,13 @@ bool tw_left_whole(struct tw_cmp *c, struct tw_proc *p, uint32_t step)
     if (tw_view_load(c, p, step, step, &v, NULL) != 0)
         return false;
     bool whole = v.dropped == 0;
-    for (size_t i = 0; i < v.count && whole; i++)
-        whole = v.rec[i].kind != TWIN_KIND_WEIGHT || v.rec[i].phase == TWIN_PHASE_INIT ||
-                v.rec[i].flags & TWIN_REC_PART || !tw_rec_hidden(&v, &v.rec[i]);
+    for (size_t i = 0; i < v.count && whole; i++) {
+        const struct tw_rec *r = &v.rec[i];
+        const bool left = r->kind == TWIN_KIND_WEIGHT && r->phase != TWIN_PHASE_INIT;
+        /* what a function gave back may have been lost since: each call shows what it is given */
+        whole = !tw_rec_given_back(&v, r) &&
+                (!left || r->flags & TWIN_REC_PART || !tw_rec_hidden(&v, r));
+    }
     tw_view_free(&v);
     return whole;
 }
@@ -257,7 +265,7 @@ static int hidden_input(struct tw_cmp *c, const struct tw_view *v, size_t index,
         x = hidden_before(v, r);
     if (x)
         *found = say_hidden(c, v, x);
-    else if (!*found && is_computed(r))
+    else if (!*found && is_computed(v, r))
         return hidden_entry(c, v, r, found, err);
     return 0;
 }
@@ -298,12 +306,12 @@ static char *say_before_writing(struct tw_cmp *c, const struct tw_view *v, const
  * when r was computed in such a step. 120 and 200 bytes bound what of a note or a name goes into a
  * text.
  */
-static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const struct tw_rec *r,
-                           char **found)
+static void unseen_writing(struct tw_cmp *c, const struct tw_proc *p, const struct tw_view *v,
+                           const struct tw_rec *r, char **found)
 {
     const char *key, *value;
-    for (size_t i = 0; is_computed(r) && !*found && twin_trace_note(p->trace, i, &key, &value);
-         i++) {
+    const bool computed = is_computed(v, r);
+    for (size_t i = 0; computed && !*found && twin_trace_note(p->trace, i, &key, &value); i++) {
         unsigned long from;
         char *end;
         if (strcmp(key, "written.unseen") != 0)
@@ -363,6 +371,7 @@ static bool is_left_by(const struct tw_view *v, const struct tw_rec *r, const ch
                 (r->kind == TWIN_KIND_ACTIVATION || r->kind == TWIN_KIND_LOSS);
     /* a fit is the method of its scope, "Ridge.fit"; an optimizer is none of its model's */
     made |= left && r->kind == TWIN_KIND_WEIGHT && tw_starts(tw_rec_op(v, r), scope);
+    made |= tw_rec_given_back(v, r);
     /* "Net" is not "Net2" */
     return strcmp(key, "input.unseen") == 0 && made && n > 0 && strncmp(label, scope, n) == 0;
 }
@@ -553,7 +562,7 @@ static int moment_unseen(struct tw_cmp *c, const struct tw_diff *x, const struct
         return 0;
     const struct tw_rec *r = &a->rec[x->a], *other = &b->rec[x->b];
     const bool left = r->phase == TWIN_PHASE_OPTIMIZER && other->phase == TWIN_PHASE_OPTIMIZER;
-    if (r->kind != TWIN_KIND_MOMENT || !left || r->step == 0)
+    if (r->kind != TWIN_KIND_MOMENT || !left || r->step == 0 || tw_rec_given_back(a, r))
         return 0;
     int rc = tw_view_load(c, a->proc, r->step - 1, r->step - 1, &before, err);
     for (size_t i = 0; rc == 0 && !*found && i < before.count; i++)
@@ -600,7 +609,7 @@ static char *say_value_before(struct tw_cmp *c, const struct tw_view *v, size_t 
     for (size_t i = index; i-- > 0;) {
         const struct tw_rec *x = &v->rec[i];
         bool beside = x->phase == r->phase && x->kind == r->kind;
-        if (x->step == r->step && !beside && (is_computed(x) || x->kind == TWIN_KIND_BATCH))
+        if (x->step == r->step && !beside && (is_computed(v, x) || x->kind == TWIN_KIND_BATCH))
             return tw_rec_say(c, v, x);
     }
     return say_end_of_step_before(c, r->step);
@@ -614,7 +623,7 @@ static char *say_value_before(struct tw_cmp *c, const struct tw_view *v, size_t 
 static void other_threads(struct tw_cmp *c, const struct tw_view *a, const struct tw_view *b,
                           const struct tw_view *v, const struct tw_rec *r, char **from, char **by)
 {
-    if (r->phase != TWIN_PHASE_KERNEL && is_computed(r))
+    if (r->phase != TWIN_PHASE_KERNEL && is_computed(v, r))
         *by = tw_threads_unlike(c, a->proc, b->proc);
     if (*by)
         *from = say_value_before(c, v, (size_t)(r - v->rec));
@@ -637,8 +646,10 @@ static char *say_with(struct tw_cmp *c, char *what, const char *by)
  * generator that nobody saw. So such a thing is no origin, also where all that was seen before it
  * is equal. A value that names what it was made of is left to its links.
  */
-static bool is_made_by_lines(const struct tw_rec *r)
+static bool is_made_by_lines(const struct tw_view *v, const struct tw_rec *r)
 {
+    if (tw_rec_given_back(v, r))
+        return false;
     switch (r->kind) {
     case TWIN_KIND_BATCH:
     case TWIN_KIND_INDICES: return r->phase == TWIN_PHASE_DATA;
@@ -672,7 +683,7 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
         only_shown(c, b, x->b, &from);
     if (!from)
         behind_the_end(c, x, a, b, &from);
-    if (!from && is_made_by_lines(named)) /* maybe long before it was used, or recorded */
+    if (!from && is_made_by_lines(v, named)) /* maybe long before it was used, or recorded */
         from = tw_cmp_copy(c, "the beginning");
     if (!from)
         from = say_before_alone(c, x, named);
@@ -689,9 +700,9 @@ int tw_origin_judge(struct tw_cmp *c, const struct tw_view *a, const struct tw_v
     if (rc == 0 && !from)
         unseen_gradient(c, v, named, &from);
     if (rc == 0 && !from)
-        unseen_writing(c, a->proc, named, &from);
+        unseen_writing(c, a->proc, v, named, &from);
     if (rc == 0 && !from)
-        unseen_writing(c, b->proc, named, &from);
+        unseen_writing(c, b->proc, v, named, &from);
     if (rc == 0 && !from)
         other_threads(c, a, b, v, named, &from, &by);
     if (rc == 0 && from) {

@@ -349,8 +349,11 @@ static int look_for_nonfinite(void *user, const struct twin_trace_record *r)
     const struct twin_series *s = twin_trace_series(n->p->trace, r->series);
     /* An attention mask or a running minimum holds infinities on purpose: Inf counts where training
      * cannot live with it. */
+    const bool back = tw_is_given_back(s->phase, twin_trace_string(n->p->trace, s->name),
+                                       twin_trace_string(n->p->trace, s->scope));
+    /* states of optax may begin at infinity, as the best loss so far does */
     bool matters = s->kind == TWIN_KIND_LOSS || s->kind == TWIN_KIND_GRADIENT ||
-                   s->kind == TWIN_KIND_GRADIENT_LOCAL || s->kind == TWIN_KIND_MOMENT ||
+                   s->kind == TWIN_KIND_GRADIENT_LOCAL || (s->kind == TWIN_KIND_MOMENT && !back) ||
                    (s->kind == TWIN_KIND_WEIGHT && s->phase == TWIN_PHASE_OPTIMIZER);
     if (r->stats.nan == 0 && !matters)
         return 0;

@@ -376,6 +376,8 @@ char *tw_isolate_arms_note(const struct tw_isolate *c, size_t i)
  * follows from a state that was not recorded. */
 static const char *restored_by(const struct twin_finding *f)
 {
+    if (twin_finding_is_given_back(f))
+        return NULL;
     switch (f->kind) {
     case TWIN_KIND_STATE: return "restore.rng";
     case TWIN_KIND_BATCH:

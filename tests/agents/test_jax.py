@@ -117,18 +117,24 @@ ROLES = {
     "norms": "optimizer state opt_state[0].mu['w']",
     "flax_made": "w",
     "flax_state": "weight state.params['w']",
+    "flax_gradient": "weight state.params['w']",
     "flax_gradients": "params['layer']['bias'].value",
     "flax_noise": "generator state noise.rngs.key.value",
     "flax_moment": "optimizer state state[0].trace['layer']['kernel'].value",
 }
 
 
+def kind_of(r):
+    """Of a result, where a class says what it is to the job."""
+    return r["kind"] if r["phase"] == "optimizer" else ""
+
+
 def roles(recorded_once, *words):
     folder, out = recorded_once([PYTHON, os.path.join(JOBS, "roles.py"), *words])
     rows = {name: [] for name in out.split()}
-    (trace,) = (folder / "ranks").iterdir()
-    for r in Trace(str(trace)).records:
-        rows[r["scope"]].append((r["name"], r["digest"]))
+    (path,) = (folder / "ranks").iterdir()
+    for r in Trace(str(path)).records:
+        rows[r["scope"]].append((r["name"], r["digest"], kind_of(r)))
     return folder, rows
 
 
@@ -137,14 +143,23 @@ def test_a_role_is_said_where_a_class_declares_it_and_no_mutant_is_the_same(reco
     other, mutants = roles(recorded_once, "mutant")
     assert rows.keys() == mutants.keys() >= {n for n in ROLES if not n.startswith("flax_")}
     for name, found in rows.items():
-        names = [n for n, _digest in found]
-        assert names == [n for n, _digest in mutants[name]]
+        names = [(n, kind) for n, _digest, kind in found]
+        assert names == [(n, kind) for n, _digest, kind in mutants[name]]
+        # what a function is given is not what it made
+        assert all(n.startswith(name + ": ") for n, kind in names if kind)
         unlike = [a[0] for a, b in zip(found, mutants[name]) if a != b]
         assert unlike[0] == ROLES[name], (name, unlike)
-    of_norms = [n for n, _digest in rows["norms"] if n.startswith("norms: ")]
-    assert of_norms[0] == "norms: result[0].count" and not any("state" in n for n in of_norms)
-    assert "moment: optimizer state result[1][0].mu['w']" in dict(rows["moment"])
-    assert "key: generator state result[0]" in dict(rows["key"])
+    kinds = {name: {n: kind for n, _digest, kind in found} for name, found in rows.items()}
+    of_norms = {n: kind for n, kind in kinds["norms"].items() if n.startswith("norms: ")}
+    assert "norms: result[0].count" in of_norms and not any(of_norms.values())
+    assert kinds["moment"]["moment: result[1][0].mu['w']"] == "moment"
+    assert kinds["moment"]["moment: result[0]['w']"] == ""  # a plain dict, whatever is in it
+    assert kinds["rate"]["rate: result[1].hyperparams['learning_rate']"] == "hyper"
+    assert kinds["key"]["key: generator state result[0]"] == ""
+    if "flax_state" in kinds:
+        assert kinds["flax_state"]["flax_state: result.params['w']"] == "weight"
+        assert kinds["flax_state"]["flax_state: result.opt_state[0].mu['w']"] == "moment"
+        assert not any(kinds["flax_gradient"].values()) and len(kinds["flax_gradient"]) > 6
     differ = twinrun("diff", one, other)
     text = " ".join(differ.out.split())
     assert differ.rc == 1 and "data · optimizer state state[0].mu['w'] of moment" in text
@@ -250,4 +265,35 @@ def test_check_says_same_and_names_the_line(twinrun, script):
     assert (
         "data · generator state key of init" in differ.out
         and f"train.py:{line} in <module>" in differ.out
+    )
+
+
+def text_of(found):
+    return " ".join(found.out.split())
+
+
+def test_state_that_was_not_restored_is_told_by_its_bytes(recorded_once, twinrun):
+    """The optimizer state that a function gave back is not what it is given next."""
+    script, folders = os.path.join(JOBS, "restored.py"), {}
+    for how in ("", "lost", "noisy"):
+        folders[how], _out = recorded_once([PYTHON, script, *how.split()])
+    flax = "weight" in text_of(twinrun("show", folders[""], "--step", "0"))
+    function, state = ("state_step", "state.opt_state") if flax else ("train_step", "opt_state")
+    lost = twinrun("diff", folders[""], folders["lost"])
+    text = text_of(lost)
+    assert lost.rc == 1 and "DIFFER from step 3 on" in text, lost.out
+    assert "data · optimizer state %s[0].count of %s" % (state, function) in text
+    assert "was given, byte for byte, what %s gave back in step 2; run 2 was not" % function in text
+    assert "equal all that was recorded of steps 0 to 2" in text or not flax, lost.out
+    assert "optimizer state 3" in text.partition("then ")[2], lost.out
+    # weights are said to be some where a class says so, and nowhere else
+    assert ("weights 3" in text) == flax, lost.out
+    back = text_of(twinrun("diff", folders["lost"], folders[""]))
+    assert "run 2 was given, byte for byte, what" in back and "run 1 was not" in back
+    # what the function makes of a callback is no origin, whatever it is called
+    noisy = twinrun("diff", folders[""], folders["noisy"])
+    text = text_of(noisy)
+    assert noisy.rc == 1 and "byte for byte" not in text, noisy.out
+    assert (
+        "role unknown: it was made between the call of %s in step 3 (which runs" % function in text
     )

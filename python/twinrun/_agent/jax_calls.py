@@ -10,9 +10,9 @@ PyTorch. Every record lies in some step: the rule decides where it is compared, 
 
 import sys
 
-from . import core, jax_parts, jax_programs, jax_tables, refs, sites, steps, tensors
+from . import core, jax_parts, jax_programs, jax_roles, jax_tables, refs, sites, steps, tensors
 from .core import S, hook
-from .native import ACTIVATION, DATA, FORWARD, IN
+from .native import DATA, IN
 
 SERIES = 64  # places that call one program, with tables of their own
 
@@ -46,7 +46,9 @@ class Names:
         found = self.numbers.get((~place, suffix))
         if found is None:
             name = self.program.label + ": " + self.program.results[place] + suffix
-            found = self.numbers[~place, suffix] = self._series(FORWARD, ACTIVATION, name)
+            kinds = self.program.kinds
+            phase, kind = kinds[place] if place < len(kinds) else jax_roles.OUTPUT
+            found = self.numbers[~place, suffix] = self._series(phase, kind, name)
         return found
 
     def text(self):

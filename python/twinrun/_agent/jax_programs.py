@@ -37,12 +37,13 @@ def arm(jax):
 class Program:
     """of_jax: no function of the job is in it (`jnp.add`, an operation called by itself).
     label: the function's name. arguments, results: names by place, behind what they are to the job
-    where that is known ("weight state.params['w']"). digest: bytes.
+    where that is known ("weight state.params['w']") and no kind of records says it. kinds: phase and
+    kind of the results. digest: bytes.
     hidden: the operation that reads what no argument shows, or "". series: of its records, which
     jax_calls keeps here.
     """
 
-    __slots__ = ("of_jax", "label", "arguments", "results", "digest", "hidden", "series")
+    __slots__ = ("of_jax", "label", "arguments", "results", "kinds", "digest", "hidden", "series")
 
     def __init__(self, jaxpr, name):
         function = _function_of_job(jaxpr.jaxpr, name)
@@ -54,6 +55,8 @@ class Program:
         arguments = _names(debug.arg_names, len(jaxpr.in_avals), "argument %d")
         results = _names(debug.result_paths, len(jaxpr.out_avals), "result %d")
         given, made = jax_roles.of_program(jaxpr)
+        self.kinds = jax_roles.kinds(made, jaxpr.out_avals)
+        made = [role if kind == jax_roles.OUTPUT else "" for role, kind in zip(made, self.kinds)]
         self.arguments, self.results = _with_roles(given, arguments), _with_roles(made, results)
         self.series = {}
         self.digest, self.hidden = _Digest().of(jaxpr)
@@ -65,7 +68,7 @@ class Compiled:
     def __init__(self, compiled, arguments):
         executable = getattr(compiled, "_executable", None)
         self.label = getattr(getattr(executable, "unsafe_call", None), "name", "compiled")
-        self.arguments, self.results = arguments, []
+        self.arguments, self.results, self.kinds = arguments, [], ()
         self.digest, self.series = b"", {}
         self.hidden = "was compiled ahead of time, and what it computes was not looked at"
 

@@ -13,8 +13,19 @@ import collections
 import dataclasses
 import sys
 
+from . import native
+
 WEIGHT, OPTIMIZER, HYPER = "weight", "optimizer state", "hyperparameter"
 GENERATOR = "generator state"
+
+# Phase and kind of the record of a result. What a function is given stays a record of what goes in:
+# the function did not make it.
+OUTPUT = native.FORWARD, native.ACTIVATION
+KINDS = {
+    WEIGHT: (native.OPTIMIZER, native.WEIGHT),
+    OPTIMIZER: (native.OPTIMIZER, native.MOMENT),
+    HYPER: (native.OPTIMIZER, native.HYPER),
+}
 
 # States of optax that keep what they are asked to keep, for whatever that is used.
 KEEP = ("EmaState", "MonitorState", "SnapshotState")
@@ -26,7 +37,22 @@ def of_program(jaxpr):
     in_tree, out_tree = _trees(jaxpr)
     given = _of_side(in_tree, jaxpr.in_avals)
     made = _of_side(out_tree, jaxpr.out_avals)
+    if any(
+        getattr(aval, "dtype", None) == sys.modules["jax"].dtypes.float0 for aval in jaxpr.out_avals
+    ):
+        made = [""] * len(made)  # gradients of a state, of its classes
     return given, _like_the_arguments(made, jaxpr.out_avals, given, jaxpr.in_avals)
+
+
+def kinds(made, avals):
+    """(phase, kind) of each result. A hyperparameter is a single number. A generator's state stays an
+    output: records of that kind say who drew from a generator, and of a key that is not seen.
+    """
+    rows = zip(made, avals)
+    return [
+        OUTPUT if role == HYPER and getattr(aval, "shape", None) != () else KINDS.get(role, OUTPUT)
+        for role, aval in rows
+    ]
 
 
 def _trees(jaxpr):

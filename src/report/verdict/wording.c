@@ -211,7 +211,7 @@ static const char *say_lines(const struct twin_finding *f)
     if (f->phase == TWIN_PHASE_INIT && f->kind == TWIN_KIND_WEIGHT)
         return ". The code there is not recorded: a file, a generator of its own or memory that "
                "it has not written to may differ";
-    if (f->kind == TWIN_KIND_HYPER)
+    if (f->kind == TWIN_KIND_HYPER && !twin_finding_is_given_back(f))
         return ". The code there is not recorded: an option, a file or what a schedule goes by may "
                "differ";
     return f->kind == TWIN_KIND_VALUE ? ". The code there is not recorded" : "";

@@ -98,6 +98,12 @@ if nnx:
     call("flax_made", lambda w: one.replace(params={"w": w}), other(jnp.ones(3)))
     call("flax_state", lambda state, x: state.replace(step=1), one, X)
 
+    def gradient(state):
+        """What jax.grad gives back is of the state's classes."""
+        return jax.grad(lambda s: loss({**s.params, "b": 1.0}, X), allow_int=True)(state)
+
+    call("flax_gradient", gradient, one)
+
     class Net(nnx.Module):
         def __init__(self):
             self.layer = nnx.Linear(3, 1, rngs=nnx.Rngs(0))
