@@ -71,7 +71,7 @@ class Contents:
             self._plain(path, repr(value))
         elif isinstance(value, (self.torch.dtype, self.torch.device)):
             self._plain(path, repr(value))
-        elif isinstance(value, tensors._OPAQUE):  # pickled by its name
+        elif isinstance(value, nested.OPAQUE):  # pickled by its name
             name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
             self._plain(path, "%s.%s" % (getattr(value, "__module__", ""), name))
         elif nested.is_array(value):

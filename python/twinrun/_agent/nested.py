@@ -14,7 +14,7 @@ DEPTH = 8  # of containers in containers
 VALUES = 65536  # plain values digested of one nested structure
 MOST_BITS = 2000  # of an integer whose decimal digits any Python gives
 
-_OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+OPAQUE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 # and torch's own: what they say stands in the program's text
 _CONSTANT = (slice, range, enum.Enum)
 _torch = None
@@ -71,7 +71,7 @@ def walk(value, name, found, values=None, depth=0, hidden=None):
             walk(inner, "%s[%d]" % (name, i), found, values, depth + 1, hidden)
     elif is_array(value):
         found.append((name, value))
-    elif isinstance(value, _OPAQUE) or isinstance(value, _torch.nn.Module):
+    elif isinstance(value, OPAQUE) or isinstance(value, _torch.nn.Module):
         if hidden is not None and isinstance(value, (types.FunctionType, types.MethodType)):
             hidden.append(type(value).__name__)
     else:
