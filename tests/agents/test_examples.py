@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import FULL, ROOT, clean_environment, library_python
 from pages import follow
+from turn import part
 
 EXAMPLES = sorted(page.parent for page in (ROOT / "examples").glob("*/README.md"))
 # PYTHONPATH names the lighter PyTorch: one has a package that says so, one compiles with the other.
@@ -34,7 +35,11 @@ def uses_twinrun(folder):
     )
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda folder: folder.name)
+# The tutorial each time, half of the others.
+IN_TURN = part(EXAMPLES, 2, always=[e for e in EXAMPLES if e.name == "ten_minutes"])
+
+
+@pytest.mark.parametrize("example", IN_TURN, ids=lambda folder: folder.name)
 def test_example(example, work, build, home, python, run, request):
     if example.name not in WHOLE:
         request.getfixturevalue("light")
