@@ -578,6 +578,21 @@ def test_ranks_show_local_and_reduced_gradients_and_collectives():
     assert outs[0] + given == outs[1]
 
 
+def test_a_call_that_asks_for_shapes_alone_is_no_forward():
+    """Of tensors on `meta`, or Keras's stand-ins. One that is given a value besides, or gives one
+    back, is a forward like any other.
+    """
+    job = observed("shapes")
+    outputs = [(r["step"], r["scope"]) for r in job.select(kind="activation")]
+    names = ["Mixed", "Nested", "Arrays", "Own", "Sized#2", "Sized#2"]
+    assert [scope for _step, scope in outputs] == names, outputs
+    assert not [r for r in job.select(kind="activation") if r["unobserved"]]
+    assert outputs[-1][0] == outputs[-2][0] + 1  # an evaluation of one model twice
+    assert "Sized" not in {r["scope"] for r in job.records}
+    given = {r["scope"] for r in job.records if r["kind"] in ("in", "batch")}
+    assert given == {"Mixed", "Nested", "Arrays", "Own", "Sized#2"}
+
+
 def test_strange_tensors_are_taken_apart_or_recorded_as_unobserved():
     job = observed("odd")
     assert job.names(step=0, kind="gradient") == ["weight.indices", "weight.values"]

@@ -171,6 +171,10 @@ def _arm_jax():
 def _arm_tensorflow(name):
     """TensorFlow or Keras has been imported; either may import the other one."""
     _state["arrived"].add(name)
+    if name == "keras":  # whatever it computes with
+        from . import sites
+
+        sites.skip(sys.modules[name])
     if "tensorflow" in _state["arrived"]:
         from . import tf_hooks
 

@@ -55,6 +55,10 @@ class Program:
         arguments = _names(debug.arg_names, len(jaxpr.in_avals), "argument %d")
         results = _names(debug.result_paths, len(jaxpr.out_avals), "result %d")
         given, made = jax_roles.of_program(jaxpr)
+        keras = jax_roles.of_keras(function)
+        if keras:
+            given, arguments = _by_place(keras, "state", given, arguments)
+            made, results = _by_place(keras, "result[1]", made, results)
         self.kinds = jax_roles.kinds(made, jaxpr.out_avals)
         made = [role if kind == jax_roles.OUTPUT else "" for role, kind in zip(made, self.kinds)]
         self.arguments, self.results = _with_roles(given, arguments), _with_roles(made, results)
@@ -134,6 +138,16 @@ def _names(known, count, form):
 
 def _with_roles(roles, names):
     return [role + " " + name if role else name for role, name in zip(roles, names)]
+
+
+def _by_place(known, begin, roles, names):
+    """The same roles and names, but for those that are known by their places behind `begin`."""
+    n = len(begin)
+    found = [
+        known.get(name[n:], (role, name)) if name.startswith(begin) else (role, name)
+        for role, name in zip(roles, names)
+    ]
+    return [role for role, _name in found], [name for _role, name in found]
 
 
 # ---------------------------------------------------------------- what it computes

@@ -55,6 +55,55 @@ def kinds(made, avals):
     ]
 
 
+# What Keras's functions get as `state`, in their order.
+KERAS = {
+    "train_step": ("trainable", "non_trainable", "optimizer", "metrics"),
+    "test_step": ("trainable", "non_trainable", "metrics"),
+    "predict_step": ("trainable", "non_trainable"),
+}
+KERAS_FRAMES = 24
+
+
+def of_keras(label):
+    """{place in `state`: (role, path)} of a function of Keras that is about to run for the first
+    time; empty where it is none. `state` has lists of values alone, so the model is asked whose they
+    are: its method is what Keras has given to `jax.jit`.
+    """
+    frame, model = sys._getframe(1), None
+    for _ in range(KERAS_FRAMES if label in KERAS and "keras" in sys.modules else 0):
+        frame = frame and frame.f_back
+        if frame and frame.f_code.co_name == "iterator_step":
+            step = getattr(frame.f_locals.get("step_function"), "__wrapped__", None)
+            model = getattr(step, "__self__", None)
+            break
+    if model is None or not _is(type(model), "keras.src.backend.jax.trainer", "JAXTrainer"):
+        return {}
+    lists = {
+        "trainable": model.trainable_variables,
+        "non_trainable": model.non_trainable_variables,
+        "optimizer": getattr(model.optimizer, "variables", ()),
+        "metrics": model.metrics_variables,
+    }
+    found, told = {}, set()
+    for i, name in enumerate(KERAS[label]):
+        for k, variable in enumerate(lists[name]):
+            place, path = "[%d][%d]" % (i, k), variable.path
+            role = _role_in_keras(name, path)
+            if (role, path) in told:
+                path += " " + place
+            told.add((role, path))
+            found[place] = role, path
+    return found
+
+
+def _role_in_keras(group, path):
+    if group == "optimizer":
+        return HYPER if path.rpartition("/")[2] == "learning_rate" else OPTIMIZER
+    if path.rpartition("/")[2] == "seed_generator_state":
+        return GENERATOR
+    return "metric" if group == "metrics" else WEIGHT
+
+
 def _trees(jaxpr):
     """The trees of the call that is about to run, as its function got and gives them.
 

@@ -146,6 +146,16 @@ class Again:
         self.root, self.path = root, path
 
 
+class Shapes:
+    """A call that is asked for shapes, not for numbers. Where it gives back no numbers either, it
+    has computed nothing: there is nothing to record, and it is no step of an evaluation.
+    """
+
+    def __init__(self, root, args, kwargs):
+        self.root, self.label, self.op = root, root.label, root.op
+        self.args, self.kwargs = args, kwargs
+
+
 @hook
 def _root_enter(module, args, kwargs):
     if not _observable() or not core.begin():
@@ -158,6 +168,14 @@ def _root_enter(module, args, kwargs):
         return Again(found[0], found[1])
     T.site = sites.near(sys._getframe(3))  # this, the guard, the replaced __call__, its caller
     root = naming.root_of(module)
+    if nested.shapes_alone(args, kwargs):
+        T.path = None
+        return Shapes(root, args, kwargs)
+    _enter(root, module, args, kwargs)
+    return root
+
+
+def _enter(root, module, args, kwargs):
     steps.before_forward(root)
     rng.check("user code")
     if not root.stateless:
@@ -173,7 +191,6 @@ def _root_enter(module, args, kwargs):
         _inputs(root, args, kwargs)
     if S.deep:
         T.path = []
-    return root
 
 
 @hook
@@ -182,6 +199,11 @@ def _root_leave(root, module, output):
         _outputs(root.path, root.root.label, type(module).__name__, output)
         _abandon(root, None)
         return
+    if isinstance(root, Shapes):
+        if nested.shapes_alone((output,), {}):
+            return
+        _enter(root.root, module, root.args, root.kwargs)
+        root = root.root
     if not root.announced and not root.stateless:
         announce(root)  # a lazy module
     rng.check(root.op)
@@ -278,7 +300,7 @@ def _inner_leave(module, output):
 
 
 def _real(root):
-    return root.root if isinstance(root, Again) else root
+    return root.root if isinstance(root, (Again, Shapes)) else root
 
 
 def _abandon(root, entered):

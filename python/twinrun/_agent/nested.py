@@ -6,7 +6,7 @@ import struct
 import sys
 import types
 
-from . import buffers, core
+from . import buffers, core, tensors
 from .native import SKETCH, STATS
 
 NAMES = 4096  # tensors recorded of one nested structure
@@ -86,6 +86,29 @@ def walk(value, name, found, values=None, depth=0, hidden=None):
                 return
             for key in list(inside):
                 walk(inside[key], "%s.%s" % (name, key), found, values, depth + 1, hidden)
+
+
+def shapes_alone(args, kwargs):
+    """Whether a call is asked for shapes, not for numbers: it is given tensors on `meta`, or Keras's
+    KerasTensor, and no tensor that has values.
+    """
+    if args and type(args[0]) in tensors._plain and not args[0].is_meta:
+        return False
+    found = []
+    _stand_ins((args, kwargs), found, 0)
+    return bool(found) and all(found)
+
+
+def _stand_ins(value, found, depth):
+    """Of each tensor and each stand-in below value: whether it has no values."""
+    if isinstance(value, (list, tuple, dict)) and depth <= DEPTH and len(found) < NAMES:
+        kind = next(k for k in (dict, list, tuple) if isinstance(value, k))
+        for inner in list(dict.values(value) if kind is dict else kind.__iter__(value)):
+            _stand_ins(inner, found, depth + 1)
+    elif isinstance(value, _torch.Tensor):
+        found.append(value.is_meta)
+    elif is_array(value) or type(value).__name__ == "KerasTensor":
+        found.append(not is_array(value))
 
 
 def _holds_tensor(value, levels=8):

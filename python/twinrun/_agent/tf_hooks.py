@@ -358,7 +358,6 @@ def _arm_keras():
     if keras.config.backend() != "tensorflow":
         return  # what it computes with is watched, or not, by itself
     global _keras_folder
-    sites.skip(keras)
     _keras_folder = keras.__file__.rpartition("/")[0]
     variable = sys.modules["keras.src.backend.tensorflow.core"].Variable
     _replace(variable, "_initialize", _wrapped_initialize)
