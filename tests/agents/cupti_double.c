@@ -26,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "agents/cupti/cupti.h"
+#include "tests/gpu/waits.h"
 
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours " is " #theirs)
 #define SAME_PLACE(ours, field, theirs, their_field)                                      \
@@ -44,6 +45,13 @@ SAME(TW_CUPTI_COOPERATIVE, CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel);
 SAME(TW_CUPTI_COOPERATIVE_PTSZ, CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz);
 SAME(TW_CUPTI_GRAPH, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
 SAME(TW_CUPTI_GRAPH_PTSZ, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz);
+SAME(WAITS_CONTEXT, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize);
+SAME(WAITS_EVENT, CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize);
+SAME(WAITS_STREAM, CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize);
+SAME(WAITS_STREAM_PTSZ, CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz);
+#if CUPTI_API_VERSION >= 130000
+SAME(WAITS_CONTEXT_V2, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize_v2);
+#endif
 SAME(TW_CUPTI_CONTEXT_ENDS, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
 SAME(TW_CUPTI_MODULE_LOADED, CUPTI_CBID_RESOURCE_MODULE_LOADED);
 SAME(TW_CUPTI_MODULE_ENDS, CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING);
@@ -312,6 +320,12 @@ static void hostile(void)
     module(NULL, 77);
 }
 
+static void wait_for_gpu(unsigned number)
+{
+    cuStreamSynchronize_params a = {.hStream = NULL};
+    tell_call(number, "a function that waits", &a, NULL);
+}
+
 static int subscribers(void)
 {
     return atomic_load(&subscriber) != NULL;
@@ -327,4 +341,5 @@ EXPORT const struct cupti_double twin_cupti_double = {
     .fatal = fatal,
     .hostile = hostile,
     .subscribers = subscribers,
+    .wait = wait_for_gpu,
 };

@@ -28,5 +28,7 @@ struct cupti_double {
     /* calls of the subscriber that are not asked for, and data of no kind */
     void (*hostile)(void);
     int (*subscribers)(void);
+    /* a call of the driver's that waits for the GPU, by its number (tests/gpu/waits.h) */
+    void (*wait)(unsigned number);
 };
 #endif

@@ -66,7 +66,7 @@ def test_verdicts_and_cost_on_the_processor(tmp_path):
     json_file = tmp_path / "figures.json"
     words = [
         "--parts",
-        "verdicts,overhead,sanitizer",
+        "verdicts,overhead,sum,waits,sanitizer",
         "--verdicts",
         "sdpa",
         "--json",
@@ -84,7 +84,76 @@ def test_verdicts_and_cost_on_the_processor(tmp_path):
     assert figures["ghost sdpa, free"] == "differ"
     assert figures["ghost sdpa, twin"] == "same"
     assert figures["mlp_overhead"] > 0
-    assert figures["parts"]["verdicts"] is figures["parts"]["overhead"] is True
+    parts = figures["parts"]
+    assert all(parts[name] is True for name in ("verdicts", "overhead", "sum", "waits")), parts
+    assert "(doubles of CUDA and CUB: the times say nothing)" in run.stdout
+    assert "exact sum over CUB's plain sum" not in figures
+    # a record waits for its stream; without recording this job never does
+    assert figures["waits that recording adds to a step"] >= 1
+    assert "(a double of the driver): " in run.stdout
+    assert "each step without: 0 0 0 0 0 0; with: " in run.stdout
+
+
+# Counts what a double of libcupti tells; the numbers are those of tests/gpu/waits.h, and 307 is a
+# launch.
+COUNTED = """
+import ctypes, os, subprocess, sys
+sys.path.insert(0, "tests/gpu")
+import waits
+library = waits.build(sys.argv[1], lambda words: subprocess.run(words, check=True))
+waited = waits.counter(library)
+tell = (ctypes.c_void_p * 9).in_dll(ctypes.CDLL("libcupti.so.13"), "twin_cupti_double")[8]
+for number in (17, 307, 121, 126, 126, 440, 800):
+    ctypes.CFUNCTYPE(None, ctypes.c_uint)(tell)(number)
+    print(number, waited())
+"""
+
+
+def test_waits_are_counted_by_cupti(tmp_path):
+    """Each function that waits, once a call; a launch is none."""
+    double = BUILD / "tests/agents/cupti_double.so"
+    if not double.exists():
+        pytest.skip("no double of libcupti in the build")
+    (tmp_path / "libcupti.so.13").symlink_to(double)
+    run = subprocess.run(
+        [sys.executable, "-c", COUNTED, tmp_path],
+        cwd=ROOT,
+        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "CUDA_HOME": "", "CUDA_PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == "17 1,307 1,121 2,126 3,126 4,440 5,800 6".split(",")
+
+
+def test_added_waits():
+    sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+    try:
+        import waits
+    finally:
+        sys.path.pop(0)
+    assert waits.added({"without": ["2", "2"], "with": ["7", "8"]}) == 5.5
+    assert waits.added({"without": ["2", "2"], "with": ["2", "2"]}) == 0
+
+
+def test_a_wrong_sum_has_no_time(tmp_path):
+    """What fails, or says other things than times, gives no figure."""
+    sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+    try:
+        import exact_sum
+    finally:
+        sys.path.pop(0)
+    program = tmp_path / "sum_speed"
+    for text, found in (
+        ("echo exact_us 20; echo cub_us 10; exit 0", {"exact_us": 20.0, "cub_us": 10.0}),
+        ("echo exact_us 20; echo cub_us 10; exit 1", None),
+        ("echo exact_us 20", None),
+    ):
+        program.write_text("#!/bin/sh\n" + text + "\n")
+        program.chmod(0o755)
+        assert exact_sum.measure(program, 1, 1) == found
 
 
 def test_what_counts_as_wrong():
@@ -114,12 +183,15 @@ def test_the_bars_are_judged():
     finally:
         sys.path.pop(0)
     good = {bars.DIGEST: 0.85, bars.ALL_THREE: 0.6, bars.SMALL: 50, bars.WATCHING: 1.0}
+    good.update({bars.EXACT: 0.8, bars.WAITS: 0})
     assert bars.tell(good)
     for name, bad in (
         (bars.DIGEST, 0.849),
         (bars.ALL_THREE, float("nan")),
         (bars.SMALL, 50.1),
         (bars.WATCHING, 1.011),
+        (bars.EXACT, 0.79),
+        (bars.WAITS, 0.5),
     ):
         assert not bars.tell({**good, name: bad}), name
         missed = [said for said, met in bars.judge({**good, name: bad}) if met is False]
