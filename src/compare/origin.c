@@ -398,6 +398,23 @@ static void unseen_input(struct tw_cmp *c, const struct tw_view *v, const struct
     }
 }
 
+/* What a call of jax.distributed made on one rank follows from what each rank gave to it
+ * (jax_calls.py). */
+int tw_joint_turn(const struct tw_view *v, const struct tw_rec *r)
+{
+    static const char joint[] = " computes with what other processes hold";
+    const char *key, *value;
+    const size_t n = strlen(tw_rec_scope(v, r));
+    for (size_t i = 0; twin_trace_note(v->proc->trace, i, &key, &value); i++) {
+        char *end;
+        unsigned long from = strtoul(value, &end, 10);
+        if (end != value && *end == ' ' && r->step >= from && is_left_by(v, r, key, end + 1, n) &&
+            strcmp(end + 1 + n, joint) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 static char *say_end_of_step_before(struct tw_cmp *c, uint32_t step)
 {
     return step > 0 ? tw_cmp_text(c, "the end of step %u", step - 1)

@@ -54,6 +54,7 @@ static int take_frontier(struct tw_cmp *c, const struct tw_view *a, const struct
     out->found = true;
     out->cls = tw_cause_class(r->phase, r->kind);
     out->turn = tw_mpi_turn(r->phase, r->kind, tw_rec_name(v, r));
+    out->turn += tw_joint_turn(v, r);
     out->step = r->step - (uint32_t)(v == b ? out->shift : 0);
     note_local_gradients(a, b, d, out);
     tw_say_equal_before(c, a, b, d, &d->d[first], out);

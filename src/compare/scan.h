@@ -44,7 +44,7 @@ struct tw_scan {
     bool added_up;              /* of these some were put together of several ranks' parts */
     uint32_t step;              /* of a */
     int cls;                    /* cause class of the first difference */
-    int turn;                   /* tw_mpi_turn() of it */
+    int turn;                   /* tw_mpi_turn() and tw_joint_turn() of it */
     struct tw_findings origins; /* the frontier; [0] is named first */
     struct tw_findings benign;
     struct tw_findings order;    /* order-only differences seen before */
@@ -150,6 +150,8 @@ bool tw_is_given(uint8_t phase, uint8_t kind, const char *name);
 /* Which of the ranks that diverge in one step comes first: 0 what a rank gave, 1 what came out of a
  * collective, 2 a message that arrived; 0 for all other records. */
 int tw_mpi_turn(uint8_t phase, uint8_t kind, const char *name);
+/* The same of what a call of JAX over several processes gave back here: 1; else 0. */
+int tw_joint_turn(const struct tw_view *v, const struct tw_rec *r);
 /* What was seen last before such a record was made; NULL: no memory. */
 char *tw_mpi_before(struct tw_cmp *c, const struct tw_view *v, size_t index);
 /* For what came out of a collective, and is named first: an origin when what all ranks gave to that

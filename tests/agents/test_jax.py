@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 from job_pool import once
-from native import LIBRARY, ROOT, Run, Trace
+from native import LIBRARY, ROOT, Run, Trace, clean_environment
 
 PYTHON = os.environ.get("TWINRUN_JAX_PYTHON", sys.executable)
 JOBS = os.path.join(ROOT, "tests", "agents", "jax_jobs")
@@ -268,6 +268,14 @@ def test_check_says_same_and_names_the_line(twinrun, script):
     )
 
 
+def of_rank(trace):
+    """(rank, world) as the process knew them in the end."""
+    note = dict(trace.notes).get("rank")
+    if note:
+        return tuple(map(int, note.split(" of ")))
+    return trace.header["rank"], trace.header["world"]
+
+
 def text_of(found):
     return " ".join(found.out.split())
 
@@ -297,3 +305,39 @@ def test_state_that_was_not_restored_is_told_by_its_bytes(recorded_once, twinrun
     assert (
         "role unknown: it was made between the call of %s in step 3 (which runs" % function in text
     )
+
+
+@once
+def ranks_meet():
+    """Is this a machine on which two processes of JAX find each other, without twinrun?"""
+    done = subprocess.run(
+        [PYTHON, os.path.join(JOBS, "ranks.py")],
+        env={**clean_environment(), "PYTHONPATH": os.path.join(ROOT, "python")},
+        capture_output=True,
+        timeout=300,
+    )
+    return done.returncode == 0
+
+
+def test_ranks_of_jax_distributed_are_known_and_the_one_that_differs_is_named(
+    recorded_once, twinrun
+):
+    if not ranks_meet():
+        pytest.skip("two processes of JAX do not find each other here (gloo)")
+    job = [PYTHON, os.path.join(JOBS, "ranks.py")]
+    first, other = recorded_once(job)[0], recorded_once([*job, "other"])[0]
+    traces = sorted((Trace(str(path)) for path in (first / "ranks").iterdir()), key=of_rank)
+    assert [of_rank(t) for t in traces] == [(0, 2), (1, 2)]
+    for rank, t in enumerate(traces):  # each records what it holds, and says that this is not all
+        (shard,) = {r["name"] for r in t.records if r["name"].startswith("x on device")}
+        assert ("2048" in shard) == (rank == 1)
+        assert ("input.unseen", "0 train_step computes with what other processes hold") in t.notes
+    same = twinrun("diff", first, recorded_once(job, number=1)[0])
+    assert same.rc == 0 and same.out.startswith("SAME"), same
+    differ = twinrun("diff", first, other)
+    text = text_of(differ)
+    assert differ.rc == 1 and "DIFFER from step 2 on" in text, differ
+    # rank 0 got other weights in the same step, of what rank 1 gave to the call
+    assert "first step 2 · rank 1 · data · x on device 2048 of train_step" in text
+    assert "ranks.py:" in text and "diverging in the same step: rank 0" in text
+    assert "ORIGIN" not in text

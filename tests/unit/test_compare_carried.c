@@ -245,11 +245,47 @@ static void infinity_that_a_function_gave_back_is_no_news(void **state)
     }
 }
 
+/* Both ranks call one function together; rank 1 gives other numbers to it. */
+static struct synth *together(bool said, int run)
+{
+    struct synth *s = synth_new("together");
+    for (int rank = 0; rank < 2; rank++) {
+        struct twin_writer *w = synth_process(s, rank, 2, NULL);
+        if (said)
+            twin_writer_note(w, "input.unseen",
+                             "0 train_step computes with what other processes hold");
+        for (int step = 0; step < 2; step++) {
+            const bool then = step == 1 && run == 1;
+            put(w, TWIN_KIND_IN, train, "x", 0, then && rank == 1 ? 9 : 1, 4);
+            put(w, TWIN_KIND_ACTIVATION, train, "train_step: result", 0, then ? 8 : 2, 4);
+            twin_writer_step_end(w);
+        }
+    }
+    return s;
+}
+
+static void what_a_rank_gave_to_a_joint_call_comes_before_what_others_got(void **state)
+{
+    (void)state;
+    for (int said = 0; said < 2; said++) {
+        struct synth *a = together(said, 0), *b = together(said, 1);
+        struct twin_verdict *v = compare(a, b, NULL);
+        if (said)
+            expect_place(v, 1, TWIN_PHASE_DATA, TWIN_KIND_IN, "x");
+        assert_int_equal(v->first->rank, said); /* each by itself: the lowest rank is named */
+        assert_int_equal(v->first->role, said ? TWIN_ROLE_UNKNOWN : TWIN_ORIGIN);
+        twin_verdict_free(v);
+        synth_free(a);
+        synth_free(b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_one_run_alone_was_given_again_is_said),
         cmocka_unit_test(what_a_function_gave_back_is_an_output),
+        cmocka_unit_test(what_a_rank_gave_to_a_joint_call_comes_before_what_others_got),
         cmocka_unit_test(infinity_that_a_function_gave_back_is_no_news),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,7 @@ class State:
         self.finished = False  # the end has been shown
         self.forked = False  # child of a process that was armed
         self.rank = 0
-        self.joined = False  # torch.distributed has said the rank
+        self.joined = False  # torch.distributed, or jax.distributed, has said the rank
         self.worker = None  # role of a DataLoader worker
         self.main_thread = threading.main_thread().ident
         # an exception of the job that came where Python would lose it: raised at the next hook
@@ -247,6 +247,15 @@ def _group():
     return -1, 0
 
 
+def _place():
+    """(rank, world) of torch.distributed, or of jax.distributed; or (-1, 0)."""
+    rank, world = _group()
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if rank < 0 and getattr(state, "client", None) is not None:
+        return state.process_id, state.num_processes
+    return rank, world
+
+
 def _environment_rank():
     for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"):
         if os.environ.get(name, "").isdigit():
@@ -256,7 +265,7 @@ def _environment_rank():
 
 def identify():
     """Says who this process is. Only counts before its first record."""
-    rank, world = _group()
+    rank, world = _place()
     role = S.worker
     number = child_number()
     if role is None and rank < 0 and number:
@@ -269,10 +278,10 @@ def identify():
 
 
 def joins():
-    """init_process_group has returned. A process that has recorded before, and found no rank in
+    """init_process_group, or that of JAX, has returned. A process that has recorded before, and found no rank in
     its environment, is known by its rank from here on; a later group changes nothing.
     """
-    rank, world = _group()
+    rank, world = _place()
     if not S.begun or S.joined or S.worker is not None or rank < 0:
         return
     S.joined = True

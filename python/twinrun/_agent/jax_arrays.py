@@ -74,6 +74,14 @@ def wait(values):
     return True
 
 
+def is_joint(values):
+    """Does another process hold a part of one of them?"""
+    state = sys.modules["jax._src.distributed"].global_state
+    if state.num_processes in (None, 1):
+        return False
+    return any(not getattr(value, "is_fully_addressable", True) for value in values)
+
+
 def is_array(value):
     return isinstance(value, _array)
 

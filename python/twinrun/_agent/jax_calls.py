@@ -10,10 +10,22 @@ PyTorch. Every record lies in some step: the rule decides where it is compared, 
 
 import sys
 
-from . import core, jax_parts, jax_programs, jax_roles, jax_tables, refs, sites, steps, tensors
+from . import (
+    core,
+    jax_arrays,
+    jax_parts,
+    jax_programs,
+    jax_roles,
+    jax_tables,
+    refs,
+    sites,
+    steps,
+    tensors,
+)
 from .core import S, hook
 from .native import DATA, IN
 
+JOINT = "computes with what other processes hold"  # src/compare/origin.c looks for these words
 SERIES = 64  # places that call one program, with tables of their own
 
 _called = set()  # (label, line) of this step
@@ -132,18 +144,26 @@ def _before(program, arguments, donated=(), options=b""):
     jax_parts.record_arguments(names, arguments, large)
     core.saw("batch")
     if program.hidden:
-        _note_hidden(program)
+        _note_hidden(program.label, program.hidden)
+    _note_joint(program, arguments)
     return names, back
 
 
-def _note_hidden(program):
-    key = "jax hidden " + program.label
+def _note_hidden(label, why):
+    key = "jax hidden %s %s" % (label, why)
     if key not in S.seen:
         S.seen.add(key)
-        core.note("input.unseen", "%d %s %s" % (S.step, program.label, program.hidden))
+        core.note("input.unseen", "%d %s %s" % (S.step, label, why))
+
+
+def _note_joint(program, values):
+    """What a call over several processes makes here follows from what each of them gave to it."""
+    if jax_arrays.is_joint(values):
+        _note_hidden(program.label, JOINT)
 
 
 def _after(names, back, results):
+    _note_joint(names.program, results)
     large = names.results.record(results)
     jax_parts.record_results(names, results, large, back)
     core.saw("output")

@@ -115,6 +115,19 @@ def _wrapped_compiled(original):
     return functools.update_wrapper(__call__, original)
 
 
+_joins = core.hook(core.joins)
+
+
+def _wrapped_initialize(original):
+    """Of the state of jax.distributed: the process knows its rank from here on."""
+
+    def initialize(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        _joins()
+
+    return functools.update_wrapper(initialize, original)
+
+
 def arm():
     """Called once, by the finder. Does nothing in a process that is not to be watched."""
     if not core.start():
@@ -137,5 +150,7 @@ def arm():
     impl = pjit.jit_p.impl
     pjit.jit_p.impl = _wrapped_impl(impl)
     pjit._pjit_call_impl_python = _wrapped_run(pjit._pjit_call_impl_python, impl)
+    state = sys.modules["jax._src.distributed"].State
+    state.initialize = _wrapped_initialize(state.initialize)
     compiled = sys.modules["jax._src.stages"].Compiled
     compiled.__call__ = _wrapped_compiled(compiled.__call__)
