@@ -89,7 +89,7 @@ static const struct tw_option options[] = {
      FIELD(save_case)},
     {"html", 0, TW_OPT_FILE, "FILE", NULL, "Output",
      "also write the report as one HTML page (report.html in the search's folder has it in any "
-     "case)",
+     "case); into a folder that is there, index.html and a page of each run",
      FIELD(html)},
     TW_LEDGER_OPTION(tw_isolate_options, ledger),
     {"json", 0, TW_OPT_FLAG, NULL, NULL, "Output", "print the result as one JSON object",
@@ -186,7 +186,7 @@ static int prepare_search(struct tw_isolate_command *command)
                                     .thorough = c->args.thorough,
                                     .seed = c->args.seed,
                                     .parallel = (uint32_t)c->args.jobs};
-    if (tw_page_check("isolate", a->html) != 0)
+    if (tw_pages_check("isolate", a->html) != 0)
         return TW_EXIT_TROUBLE;
     c->home = tw_home_for_runs(a->home, "isolate");
     if (!c->home)
@@ -223,23 +223,6 @@ static int json_error(int code)
     json_t *j = json_pack("{s:s, s:s, s:o, s:[], s:i}", "schema", "twinrun.isolate/1", "outcome",
                           "error", "message", tw_json_text(tw_said()), "causes", "runs_used", 0);
     return tw_json_print(j) != 0 ? TW_EXIT_TROUBLE : code;
-}
-
-/* The page lies in the search's folder, and where the user wants it. */
-static int write_page(const struct tw_isolate *c, const char *html,
-                      const struct tw_isolate_result *found)
-{
-    struct twin_error err = TWIN_ERROR_INIT;
-    char *page = NULL, *path = tw_path_join(c->journal.folder, "report.html");
-    int rc = found->failed || !path ? twin_error_set(&err, TWIN_ENOMEM, "out of memory")
-                                    : twin_isolation_html(&found->x, &page, &err);
-    if (rc == 0)
-        rc = tw_write_file_atomic(path, page, strlen(page), &err);
-    if (rc == 0 && html)
-        rc = tw_write_file_atomic(html, page, strlen(page), &err);
-    tw_free(page);
-    tw_free(path);
-    return rc == 0 ? 0 : tw_trouble(&err, "isolate: the report is not written as a page");
 }
 
 /* The outcome with its causes, and at most the first RUNS of the runs: a ledger is to find things
@@ -312,7 +295,9 @@ static int report(struct tw_isolate_command *command, const struct twin_search_r
         rc = tw_json_print(tw_isolate_json(c, &found.x, r));
     else
         tw_isolate_text(stdout, &look, c, &found.x, r, a->verbose);
-    int page = write_page(c, a->html, &found);
+    int page = tw_isolate_save_pages(c, &found, a->html, &err);
+    if (page != 0)
+        page = tw_trouble(&err, "isolate: the report is not written as a page");
     if (a->save_case && tw_isolate_save_case(c, &found, a->save_case, &err) != 0)
         saved = tw_trouble(&err, "isolate: --save-case");
     note_in_ledger(c, a->ledger, &found.x, r);

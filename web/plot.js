@@ -23,7 +23,7 @@ class Plot {
     /** uPlot's columns; of each of our series the place of its line, and of its interval's two ends. */
     this.columns = [this.x];
     this.lines = head.series.map((/** @type {any} */ s, /** @type {number} */ i) => {
-      const line = { name: s.name, index: this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1, low: 0, high: 0, number: i, lone: false, sparse: false };
+      const line = { name: s.name, href: s.href, index: this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1, low: 0, high: 0, number: i, lone: false, sparse: false };
       if (s.interval) {
         line.low = this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1;
         line.high = this.columns.push(clean(next(Float64Array, head.count), head.logY)) - 1;
@@ -122,6 +122,7 @@ class Plot {
       });
       Object.assign(line, { button, swatch });
       this.legend.append(button);
+      if (line.href) this.legend.append(element('a', { href: line.href, title: `the page of ${line.name}`, 'aria-label': `the page of ${line.name}` }, '\u2197'));
     }
   }
 

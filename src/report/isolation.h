@@ -103,6 +103,9 @@ struct twin_isolation {
     uint64_t seed;
     uint32_t runs;
     double seconds;
+    /* runs that have a page beside this one, by their numbers; NULL: none has */
+    const uint32_t *linked;
+    size_t linked_count;
     bool arms; /* of two commands: pinned is as in A, free as in B */
 };
 

@@ -55,6 +55,9 @@ struct twin_page_link {
 };
 void twin_page_links(struct twin_page *p, const char *before, const struct twin_page_link *link,
                      size_t count);
+/* These runs have a page beside this one ("run-3.html"): from here on, what is said of "run 3"
+ * leads there, but for headings and code. The numbers are copied. */
+void twin_page_link_runs(struct twin_page *p, const uint32_t *number, size_t count);
 /* What comes between the two is folded away behind `summary`. */
 void twin_page_fold(struct twin_page *p, const char *summary);
 void twin_page_unfold(struct twin_page *p);
@@ -73,6 +76,8 @@ void twin_page_facts_end(struct twin_page *p);
 void twin_page_table(struct twin_page *p, const char *const *columns, const char *align);
 void twin_page_cell(struct twin_page *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The number of a run, which leads to its page if it has one. */
+void twin_page_cell_run(struct twin_page *p, size_t number);
 /* A cell that leads to a file beside the page. */
 void twin_page_cell_link(struct twin_page *p, const char *href, const char *text);
 /* A cell in the colour of a mood, besides what it says. */

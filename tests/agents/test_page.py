@@ -426,7 +426,8 @@ PROMISED = {
 def pages(build, tmp_path_factory):
     """Of each command a page, made once, of jobs that take a moment."""
     folder = tmp_path_factory.mktemp("pages")
-    (folder / "folder").mkdir()
+    for name in ("folder", "search"):
+        (folder / name).mkdir()
     env = clean_environment({"TWINRUN_HOME": str(folder / "home")})
     job, wanderer, trainer = (
         build / "tests" / "cli" / "job",
@@ -507,14 +508,17 @@ def pages(build, tmp_path_factory):
             codes=[0, 1, 3],
         ),
         "isolate": make(
+            "search/index",
             "isolate",
-            "isolate",
+            "--html",
+            "search",
             "-q",
             "--a",
             f"A=1 {trainer} --ordered --quiet --steps 5 --seed 1",
             "--b",
             f"A=2 {trainer} --ordered --quiet --steps 5 --seed 2",
             codes=[1],
+            page=False,
         ),
         "scale": make(
             "scale",
@@ -650,7 +654,7 @@ def test_the_page_of_every_command(browser, pages, shots, name):
 def test_a_folder_of_pages(browser, pages):
     """From the comparison to each run and back, with one number for a run on all of them."""
     p = Page(browser, pages["folder/index"])
-    p.page.get_by_role("link", name="run 2", exact=True).click()
+    p.page.get_by_role("link", name="run 2", exact=True).first.click()
     p.page.wait_for_selector("html[data-drawn]")
     assert p.page.url.endswith("/folder/run-2.html")
     assert p.page.locator(".word").text_content() == "ONE RUN"
@@ -662,7 +666,39 @@ def test_a_folder_of_pages(browser, pages):
     # the row of a run leads to its page, too
     p.page.locator("summary", has_text="The runs, and the verdict as text").click()
     assert p.page.locator("td a").first.get_attribute("href") == "run-1.html"
+    # so do captions, and legends beside the button that hides a line
+    assert p.page.locator("figcaption a").first.text_content() == "Run 1"
+    legend = p.page.locator(".legend").last
+    assert legend.locator("button").all_text_contents() == ["run 1", "run 2"]
+    legend.get_by_role("link", name="the page of run 2").click()
+    p.page.wait_for_selector("html[data-drawn]")
+    assert p.page.url.endswith("/folder/run-2.html")
     assert [w for w in p.wrong if not w.endswith("/folder/run-2.html")] == []
+    p.page.close()
+
+
+def test_a_search_leads_to_its_runs(browser, pages):
+    """Each of its runs has a page under the number that the search gave it."""
+    folder = pages["isolate"].parent
+    p = Page(browser, pages["isolate"])
+    names = p.page.locator("nav a").all_text_contents()
+    assert len(names) >= 10
+    assert all((folder / f"{n.replace(' ', '-')}.html").exists() for n in names)
+    for place in (".strip", ".tree", "figcaption"):
+        assert p.page.locator(f"{place} a").first.text_content() in names, place
+    p.page.locator("summary", has_text="All").click()
+    rows = p.page.locator("details td a")
+    assert rows.count() == len(names)
+    rows.nth(2).click()
+    p.page.wait_for_selector("html[data-drawn]")
+    assert p.page.url.endswith("/run-3.html")
+    assert {n.strip() for n in p.page.locator(".legend button").all_text_contents()} == {"run 3"}
+    p.page.get_by_role("link", name="the search").click()
+    p.page.wait_for_selector("html[data-drawn]")
+    assert p.page.url.endswith("/search/index.html")
+    # the page in the search's own folder has no page beside it, and no link
+    (own,) = (folder.parent / "home" / "searches").glob("*/report.html")
+    assert "<nav" not in own.read_text() and 'href="run-' not in own.read_text()
     p.page.close()
 
 

@@ -19,6 +19,8 @@ static const char evil[] =
 
 static void words(struct twin_page *p, const char *s)
 {
+    static const uint32_t paged[] = {1};
+    twin_page_link_runs(p, paged, 1);
     const char *const columns[] = {s, "n", NULL}, *const items[] = {s, "b"};
     twin_page_verdict(p, TWIN_MOOD_OPEN, s, s, s);
     twin_page_facts(p, s);
@@ -169,6 +171,44 @@ static void cells_keep_their_value(void **state)
     assert_true(twin_cell_of(1e-7) < twin_cell_of(1.1e-7));
 }
 
+/* Words, lists, facts, captions, trees and legends lead to the runs that have a page, and nothing
+ * that only looks like the name of a run does. */
+static void runs_with_a_page_are_links(void **state)
+{
+    (void)state;
+    static const uint32_t paged[] = {1, 12};
+    size_t in_first[] = {0, 1};
+    struct twin_branch branch = {.step = -1, .runs = in_first, .members = 2};
+    const struct twin_class_tree tree = {&branch, 1};
+    const char *const label[] = {"run 1", "run 2"}, *const item[] = {"as run 12"};
+    char *html = NULL;
+    size_t bytes;
+    struct twin_page *p = twin_page_open("x");
+    twin_page_text(p, "before run 1");
+    twin_page_link_runs(p, paged, 2);
+    twin_page_text(p, "<Run 1> and run 12; run 2, run 11, rerun 1, run 1.5, run 1x, run 12.");
+    twin_page_list(p, item, 1);
+    twin_page_heading(p, "of run 1");
+    twin_page_tree(p, "q", "as in run 1", &tree, label, 2);
+    assert_int_equal(twin_page_finish(p, &html, &bytes, NULL), 0);
+    static const char *const said[] = {
+        "<p>before run 1</p>",
+        "<p>&lt;<a href=\"run-1.html\">Run 1</a>&gt; and <a href=\"run-12.html\">run 12</a>; run "
+        "2, "
+        "run 11, rerun 1, run 1.5, run 1x, <a href=\"run-12.html\">run 12</a>.</p>",
+        "<li>as <a href=\"run-12.html\">run 12</a></li>",
+        "<h2>of run 1</h2>",
+        "<p class=\"soft\">as in <a href=\"run-1.html\">run 1</a></p>",
+        "<div><a href=\"run-1.html\">run 1</a>, run 2</div>",
+        "role=\"group\" aria-label=\"run 1, run 2",
+    };
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        if (!strstr(html, said[i]))
+            fail_msg("missing: %s", said[i]);
+    twin_page_close(p);
+    tw_free(html);
+}
+
 /* What has a hyphen goes to the next line as a whole; blanks stay where they are. */
 static void a_command_keeps_its_words(void **state)
 {
@@ -207,9 +247,9 @@ static void every_allocation_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(foreign_text_stays_text),  cmocka_unit_test(no_picture_no_script),
-        cmocka_unit_test(cells_keep_their_value),   cmocka_unit_test(a_command_keeps_its_words),
-        cmocka_unit_test(every_allocation_failure),
+        cmocka_unit_test(foreign_text_stays_text),    cmocka_unit_test(no_picture_no_script),
+        cmocka_unit_test(cells_keep_their_value),     cmocka_unit_test(a_command_keeps_its_words),
+        cmocka_unit_test(runs_with_a_page_are_links), cmocka_unit_test(every_allocation_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,9 @@ static void page_head(struct twin_page *p, const struct twin_isolation *x)
     else
         twin_page_verdict(p, x->mood, x->outcome, x->sentence, about.data);
     tw_buf_free(&about);
+    if (x->linked)
+        twin_page_link_runs(p, x->linked, x->linked_count);
+    tw_page_run_links(p);
     if (x->arms)
         twin_page_small(
             p, "Two commands: on this page the natural runs are those of B, beside A's first, with "
@@ -229,6 +232,7 @@ static void strip(struct twin_page *p, const struct twin_isolation *x)
 {
     struct tw_buf *b = &p->body;
     double last = last_step(x);
+    char name[24];
     tw_buf_puts(b, "<div class=\"strip\">\n");
     for (size_t i = 0, shown = 0; i < x->run_count && shown < RUNS_SHOWN; i++) {
         const struct twin_isolation_run *r = &x->run[i];
@@ -236,11 +240,14 @@ static void strip(struct twin_page *p, const struct twin_isolation *x)
             continue;
         /* in per cent of the width */
         double at = r->parted && r->step >= 0 ? 100 * (double)r->step / last : 100;
+        snprintf(name, sizeof name, "run %u", r->number);
+        tw_buf_puts(b, "<span>");
+        tw_page_words(p, name);
         tw_buf_printf(b,
-                      "<span>run %u</span><svg height=\"24\" aria-hidden=\"true\"><line x1=\"0\" "
+                      "</span><svg height=\"24\" aria-hidden=\"true\"><line x1=\"0\" "
                       "x2=\"100%%\" y1=\"12\" y2=\"12\" class=\"rest\"/><line x1=\"0\" "
                       "x2=\"%.2f%%\" y1=\"12\" y2=\"12\" class=\"trunk\"/>",
-                      r->number, at);
+                      at);
         if (r->parted)
             tw_buf_printf(b, "<circle cx=\"%.2f%%\" cy=\"12\" r=\"5\"/>", at);
         tw_buf_puts(b, "</svg><span>");
@@ -264,7 +271,7 @@ static void natural(struct twin_page *p, const struct twin_isolation *x)
     bool ok = label != NULL;
     for (size_t i = 0; ok && i < x->natural_count; i++)
         ok = (label[i] = tw_printf("run %u", x->natural[i])) != NULL;
-    snprintf(names, sizeof names, "Natural runs %u and %u", x->field_runs[0], x->field_runs[1]);
+    snprintf(names, sizeof names, "Natural run %u and run %u", x->field_runs[0], x->field_runs[1]);
     tw_field_where(p, NULL, x->first, x->field, names);
     if (ok && x->tree.count > 1)
         page_tree(p, x, label);
@@ -364,7 +371,7 @@ static void all_runs(struct twin_page *p, const struct twin_isolation *x)
     twin_page_table(p, names, "n t n n ");
     for (size_t i = 0; i < x->run_count; i++) {
         const struct twin_isolation_run *r = &x->run[i];
-        twin_page_cell(p, "%u", r->number);
+        twin_page_cell_run(p, r->number);
         twin_page_cell(p, "%s", r->purpose);
         twin_page_cell(p, "%s", r->pinned);
         twin_page_cell(p, "%s", r->ended);

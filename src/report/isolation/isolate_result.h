@@ -35,6 +35,10 @@ void tw_isolate_look_up(struct tw_isolate *c, struct tw_isolate_result *out);
  * a TWIN_E*. */
 int tw_isolate_save_case(const struct tw_isolate *c, const struct tw_isolate_result *found,
                          const char *id, struct twin_error *err);
+/* Writes the page of the search into its folder, and to html unless that is NULL: a file, or a
+ * folder, which gets index.html and a page of each run. 0, or a TWIN_E*. */
+int tw_isolate_save_pages(struct tw_isolate *c, const struct tw_isolate_result *found,
+                          const char *html, struct twin_error *err);
 void tw_isolate_result_free(struct tw_isolate_result *out);
 
 /* ---- isolate_report.c */

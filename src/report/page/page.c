@@ -36,6 +36,7 @@ void twin_page_close(struct twin_page *p)
     tw_buf_free(&p->body);
     tw_buf_free(&p->data);
     tw_free(p->title);
+    tw_free(p->linked);
     tw_free(p);
 }
 
@@ -72,7 +73,7 @@ static void formatted(struct twin_page *p, const char *tag, const char *class, c
     if (text.failed)
         p->body.failed = text.failed;
     else
-        tw_html_element(&p->body, tag, class, text.len ? text.data : "");
+        tw_page_element(p, tag, class, text.len ? text.data : "");
     tw_buf_free(&text);
 }
 
@@ -146,19 +147,10 @@ void twin_page_list(struct twin_page *p, const char *const *item, size_t count)
 {
     tw_buf_puts(&p->body, "<ul>\n");
     for (size_t i = 0; i < count; i++) {
-        tw_html_element(&p->body, "li", NULL, item[i]);
+        tw_page_element(p, "li", NULL, item[i]);
         tw_buf_puts(&p->body, "\n");
     }
     tw_buf_puts(&p->body, "</ul>\n");
-}
-
-static void link_to(struct twin_page *p, const char *href, const char *text)
-{
-    tw_buf_puts(&p->body, "<a href=\"");
-    tw_html_text(&p->body, href);
-    tw_buf_puts(&p->body, "\">");
-    tw_html_text(&p->body, text);
-    tw_buf_puts(&p->body, "</a>");
 }
 
 void twin_page_links(struct twin_page *p, const char *before, const struct twin_page_link *link,
@@ -168,7 +160,7 @@ void twin_page_links(struct twin_page *p, const char *before, const struct twin_
     tw_html_text(&p->body, before);
     for (size_t i = 0; i < count; i++) {
         tw_buf_puts(&p->body, i ? ", " : " ");
-        link_to(p, link[i].href, link[i].text);
+        tw_page_link(p, link[i].href, link[i].text);
     }
     tw_buf_puts(&p->body, "</nav>\n");
 }
@@ -207,7 +199,7 @@ void twin_page_fact(struct twin_page *p, const char *name, const char *format, .
         p->body.failed = value.failed;
     } else if (value.len) {
         tw_html_element(&p->body, "dt", NULL, name);
-        tw_html_element(&p->body, "dd", NULL, value.data);
+        tw_page_element(p, "dd", NULL, value.data);
         tw_buf_puts(&p->body, "\n");
     }
     tw_buf_free(&value);
@@ -279,7 +271,7 @@ void twin_page_cell_link(struct twin_page *p, const char *href, const char *text
     cell_begin(p);
     tw_buf_printf(&p->body, "<td%s%s%s>", class ? " class=\"" : "", class ? class : "",
                   class ? "\"" : "");
-    link_to(p, href, text);
+    tw_page_link(p, href, text);
     tw_buf_puts(&p->body, "</td>");
     cell_end(p);
 }

@@ -124,7 +124,7 @@ void tw_page_figure(struct twin_page *p, const char *question, const char *capti
                   class ? class : "", class ? "\"" : "");
     tw_html_element(&p->body, "h2", NULL, question);
     if (*caption)
-        tw_html_element(&p->body, "p", "soft", caption);
+        tw_page_element(p, "p", "soft", caption);
     tw_buf_puts(&p->body, "</figcaption>\n");
 }
 
@@ -137,8 +137,10 @@ void tw_page_figure_end(struct twin_page *p)
 
 /* The series, and for each of them its values, then the ends of its intervals. An interval needs
  * both ends. */
-static void series_data(struct block *k, const struct twin_page_plot *plot, size_t drawn)
+static void series_data(const struct twin_page *p, struct block *k,
+                        const struct twin_page_plot *plot, size_t drawn)
 {
+    char file[TW_RUN_PAGE_NAME];
     tw_buf_puts(&k->head, ",\"series\":[");
     add_array(k, plot->x, plot->count * sizeof *plot->x);
     for (size_t i = 0; i < drawn; i++) {
@@ -147,6 +149,8 @@ static void series_data(struct block *k, const struct twin_page_plot *plot, size
         tw_buf_printf(&k->head, "%s{\"interval\":%s,\"name\":", i ? "," : "",
                       interval ? "true" : "false");
         json_string(&k->head, s->name);
+        if (tw_page_run_file(p, s->name, file))
+            tw_buf_printf(&k->head, ",\"href\":\"%s\"", file);
         tw_buf_puts(&k->head, "}");
         add_array(k, s->y, plot->count * sizeof *s->y);
         if (interval) {
@@ -201,7 +205,7 @@ void twin_page_plot(struct twin_page *p, const struct twin_page_plot *plot)
         say_number(&k, "mark", plot->mark);
         say_text(&k, "markName", plot->mark_name);
     }
-    series_data(&k, plot, drawn);
+    series_data(p, &k, plot, drawn);
     finish_block(p, &k, plot->question, plot->caption);
     say_left_out(p, plot, drawn);
 }

@@ -28,6 +28,9 @@ struct twin_page {
     /* of each column of the open table: 'n', 't' or ' ' (twin_page_table) */
     char align[TW_PAGE_COLUMNS + 1];
     size_t columns, column; /* of the table that is open */
+    /* the runs that have a page of their own, by their numbers; owned */
+    uint32_t *linked;
+    size_t linked_count;
 };
 
 /* Has a call before found no memory? Then nothing more needs to be computed for this page. */
@@ -37,6 +40,19 @@ bool tw_page_failed(const struct twin_page *p);
 void tw_page_figure(struct twin_page *p, const char *question, const char *caption,
                     const char *class);
 void tw_page_figure_end(struct twin_page *p);
+/* ---- page_runs.c: links to the pages of runs */
+/* In a folder of pages: the comparison or the search, and a page of each run (from 1). */
+#define TW_RUNS_PAGE "index.html"
+enum { TW_RUN_PAGE_NAME = 40 };
+void tw_run_page_name(size_t number, char out[TW_RUN_PAGE_NAME]);
+/* Text, and an element with text, in which runs that have a page are links to it. */
+void tw_page_words(struct twin_page *p, const char *text);
+void tw_page_element(struct twin_page *p, const char *tag, const char *class, const char *text);
+void tw_page_link(struct twin_page *p, const char *href, const char *text);
+/* The file of the run that begins this text ("run 1, rank 0"); false: none, or it has no page. */
+bool tw_page_run_file(const struct twin_page *p, const char *text, char out[TW_RUN_PAGE_NAME]);
+/* A line that leads to each of them; nothing where there is none. */
+void tw_page_run_links(struct twin_page *p);
 /* A known case that looks like this: a frame that says that it proves nothing ("no result of this
  * search"). */
 void tw_page_hint(struct twin_page *p, const struct twin_hint *h, const char *disclaimer);

@@ -152,7 +152,9 @@ void twin_page_tree(struct twin_page *p, const char *question, const char *capti
     struct tw_buf *b = &p->body;
     const double last = steps ? (double)steps : 1;
     tw_page_figure(p, question, caption, NULL);
-    tw_buf_puts(b, "<div class=\"tree\" role=\"img\" aria-label=\"");
+    /* what is in an image is not heard, so a tree with links is none */
+    tw_buf_printf(b, "<div class=\"tree\" role=\"%s\" aria-label=\"",
+                  p->linked_count ? "group" : "img");
     say_tree(b, t, label);
     tw_buf_puts(b, "\"><div class=\"names\">\n");
     /* the names, in the order of the rows */
@@ -160,7 +162,7 @@ void twin_page_tree(struct twin_page *p, const char *question, const char *capti
         tw_buf_puts(b, "<div>");
         for (size_t k = 0; k < t->branch[i].members; k++) {
             tw_buf_puts(b, k ? ", " : "");
-            tw_html_text(b, label[t->branch[i].runs[k]]);
+            tw_page_words(p, label[t->branch[i].runs[k]]);
         }
         tw_buf_puts(b, "</div>\n");
     }

@@ -11,6 +11,7 @@
 
 #include "base.h"
 #include "page_file.h"
+#include "page_inside.h"
 #include "verdict_page.h"
 
 #include "src/compare/field.h"
@@ -231,25 +232,23 @@ static int save_one(const struct twin_report *report, const struct twin_compare_
     return rc;
 }
 
-/* The page of one run, the number-th of the comparison. */
-static int save_run(const struct twin_report *report, size_t number, const char *folder,
-                    struct twin_error *err)
+int tw_run_save_page(const struct twin_run *run, size_t number, const char *verb, const char *home,
+                     const char *folder, struct twin_error *err)
 {
-    const struct twin_run *const *run = &report->runs[number - 1];
     static const struct twin_compare_options as_it_stands;
     struct twin_verdict *v = NULL;
     char name[TW_RUN_PAGE_NAME];
     tw_run_page_name(number, name);
-    char *path = tw_path_join(folder, name), *command = tw_shell_quote((*run)->argv, (*run)->argc);
-    int rc = path && command ? twin_compare(run, 1, &as_it_stands, &v, err)
+    char *path = tw_path_join(folder, name), *command = tw_shell_quote(run->argv, run->argc);
+    int rc = path && command ? twin_compare(&run, 1, &as_it_stands, &v, err)
                              : tw_no_memory(err, "a page");
     if (rc == 0)
         rc = save_one(&(struct twin_report){.verdict = v,
-                                            .runs = run,
+                                            .runs = &run,
                                             .run_count = 1,
-                                            .verb = report->verb,
+                                            .verb = verb,
                                             .command = command,
-                                            .again = {.home = report->again.home},
+                                            .again = {.home = home},
                                             .page_of = number},
                       NULL, path, err);
     twin_verdict_free(v);
@@ -269,7 +268,7 @@ int tw_verdict_save_page(const struct twin_report *report,
         return save_one(report, compare, path, err);
     all.has_run_pages = true;
     for (size_t i = 1; rc == 0 && i <= all.run_count; i++)
-        rc = save_run(report, i, path, err);
+        rc = tw_run_save_page(all.runs[i - 1], i, all.verb, all.again.home, path, err);
     char *index = tw_path_join(path, TW_RUNS_PAGE);
     if (rc == 0)
         rc = index ? save_one(&all, compare, index, err) : tw_no_memory(err, "a page");

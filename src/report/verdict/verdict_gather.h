@@ -20,6 +20,10 @@
 int tw_verdict_save_page(const struct twin_report *report,
                          const struct twin_compare_options *compare, const char *path,
                          struct twin_error *err);
+/* Writes the page of one run into a folder of pages, the number-th of a comparison, or of a search
+ * (verb "isolate"), whose page lies there, too. 0, or a TWIN_E*. */
+int tw_run_save_page(const struct twin_run *run, size_t number, const char *verb, const char *home,
+                     const char *folder, struct twin_error *err);
 /* Draws runs of one command: where they differ, which agree until when, what they recorded, how
  * long steps took. */
 void tw_page_runs(struct twin_page *p, const struct twin_run *const *runs, size_t count);

@@ -335,13 +335,7 @@ static void runs(struct twin_page *p, const struct twin_report *r)
     twin_page_table(p, columns, "n n ");
     for (size_t i = 0; i < r->run_count; i++) {
         const struct twin_run *x = r->runs[i];
-        char file[TW_RUN_PAGE_NAME], number[24];
-        snprintf(number, sizeof number, "%zu", r->page_of ? r->page_of : i + 1);
-        tw_run_page_name(i + 1, file);
-        if (r->has_run_pages)
-            twin_page_cell_link(p, file, number);
-        else
-            twin_page_cell(p, "%s", number);
+        twin_page_cell_run(p, r->page_of ? r->page_of : i + 1);
         twin_page_cell(p, "%s", x->id ? x->id : "");
         twin_page_cell(p, "%.2f", x->wall_s);
         /* a run that twinrun ended: its signal or exit code is not the job's own */
@@ -365,32 +359,24 @@ static void runs(struct twin_page *p, const struct twin_report *r)
     twin_page_unfold(p);
 }
 
-void tw_run_page_name(size_t number, char out[TW_RUN_PAGE_NAME])
-{
-    snprintf(out, TW_RUN_PAGE_NAME, "run-%zu.html", number);
-}
-
 /* From a comparison to the page of each run, and back. */
 static void page_links(struct twin_page *p, const struct twin_report *r)
 {
-    static const struct twin_page_link back = {TW_RUNS_PAGE, "all runs compared"};
-    struct page_name {
-        char file[TW_RUN_PAGE_NAME], text[24];
-    } *name = r->has_run_pages ? tw_calloc(r->run_count, sizeof *name) : NULL;
-    struct twin_page_link *link = name ? tw_calloc(r->run_count, sizeof *link) : NULL;
+    const struct twin_page_link back = {TW_RUNS_PAGE, r->verb && strcmp(r->verb, "isolate") == 0
+                                                          ? "the search"
+                                                          : "all runs compared"};
+    uint32_t *number = r->has_run_pages ? tw_calloc(r->run_count + 1, sizeof *number) : NULL;
     if (r->page_of)
         twin_page_links(p, "Back to", &back, 1);
-    for (size_t i = 0; link && i < r->run_count; i++) {
-        tw_run_page_name(i + 1, name[i].file);
-        snprintf(name[i].text, sizeof name[i].text, "run %zu", i + 1);
-        link[i] = (struct twin_page_link){name[i].file, name[i].text};
-    }
-    if (link)
-        twin_page_links(p, "A page of each run:", link, r->run_count);
-    else if (r->has_run_pages)
+    for (size_t i = 0; number && i < r->run_count; i++)
+        number[i] = (uint32_t)(i + 1);
+    if (number) {
+        twin_page_link_runs(p, number, r->run_count);
+        tw_page_run_links(p);
+    } else if (r->has_run_pages) {
         p->body.failed = TWIN_ENOMEM;
-    tw_free(link);
-    tw_free(name);
+    }
+    tw_free(number);
 }
 
 /* The order of the sections is that of a reader's questions. Failures are found by

@@ -6,10 +6,6 @@
  * first: the finding that is marked in the picture, NULL for none. */
 #include "src/report/report.h"
 
-/* A folder of pages: the comparison, and a page of each run (from 1). */
-#define TW_RUNS_PAGE "index.html"
-enum { TW_RUN_PAGE_NAME = 40 };
-void tw_run_page_name(size_t number, char out[TW_RUN_PAGE_NAME]);
 /* The heatmap: rows are tensors, columns are steps. question: the heading; NULL for the usual one.
  * runs: begins the caption, "Run 1 and run 3". */
 void tw_field_where(struct twin_page *p, const char *question, const struct twin_finding *first,
