@@ -14,6 +14,7 @@
 #include "page.h"
 #include "runs.h"
 #include "say.h"
+#include "show_ledger.h"
 #include "significant_sets.h"
 #include "slow.h"
 #include "terminal.h"
@@ -186,26 +187,39 @@ static int diagnosis_report(const char *home, char *const operands[2], bool as_j
     return rc;
 }
 
+/* The searches for a cause that the run belongs to, if there is a ledger. j NULL: as text to out.
+ */
+static void show_searches(const char *home, const char *url, const struct twin_run *r, FILE *out,
+                          json_t *j)
+{
+    struct twin_ledger *l = r->id ? tw_ledger_open(home, url, NULL, NULL) : NULL;
+    if (l)
+        tw_ledger_show_searches(l, r->id, out, j, &tw_terminal);
+    twin_ledger_close(l);
+}
+
 /* Of one run. The exit code. */
-static int slow_report(const struct twin_run *r, bool as_json)
+static int slow_report(const struct twin_run *r, const char *home, const struct report_args *a)
 {
     struct twin_error err = TWIN_ERROR_INIT;
     json_t *json = NULL;
     struct tw_kept_text k;
     if (tw_keep_text(&k, &err) != 0)
         return tw_trouble(&err, "report");
-    const int rc = tw_slow_report(r, k.file, as_json ? &json : NULL, &tw_terminal);
+    const int rc = tw_slow_report(r, k.file, a->json ? &json : NULL, &tw_terminal);
+    if (rc == 0)
+        show_searches(home, a->ledger, r, k.file, json);
     show_text(&k, &tw_slow_style);
     if (rc != 0)
         return TW_EXIT_TROUBLE;
-    return as_json ? tw_json_print(json) : 0;
+    return a->json ? tw_json_print(json) : 0;
 }
 
 /* ---- recorded runs as a page */
 
 /* What --html was given with. */
 struct report_page {
-    const char *html, *tolerance;
+    const char *html, *tolerance, *home, *ledger;
     const struct tw_strings *ignore;
 };
 
@@ -223,12 +237,17 @@ static int write_page(const struct twin_run *const *runs, size_t count, const ch
                                            .tolerance_file = what->tolerance};
     if (twin_compare(runs, count, &o, &v, &err) != 0)
         return tw_trouble(&err, "report: cannot compare the runs");
+    json_t *found = count == 1 ? json_object() : NULL;
+    if (found)
+        show_searches(what->home, what->ledger, runs[0], NULL, found);
     const struct twin_report r = {.verdict = v,
                                   .runs = runs,
                                   .run_count = count,
                                   .verb = "report",
-                                  .command = arms ? NULL : command};
+                                  .command = arms ? NULL : command,
+                                  .searches = json_object_get(found, "searches")};
     int rc = tw_verdict_page(&r, &o, what->html);
+    json_decref(found);
     twin_verdict_free(v);
     return rc;
 }
@@ -347,9 +366,12 @@ static int run(int argc, char **argv)
               : tw_trouble(&(struct twin_error){.code = TWIN_ENOMEM},
                            "report: cannot open the runs");
     if (rc == 0 && a.html) {
-        rc = page_of_runs(
-            home, &rest,
-            &(struct report_page){.html = a.html, .tolerance = a.tolerance, .ignore = &a.ignore});
+        rc = page_of_runs(home, &rest,
+                          &(struct report_page){.html = a.html,
+                                                .tolerance = a.tolerance,
+                                                .home = home,
+                                                .ledger = a.ledger,
+                                                .ignore = &a.ignore});
         rest.count = 0;
     }
     if (rc == 0 && !a.postmortem && rest.count == 2) {
@@ -359,7 +381,7 @@ static int run(int argc, char **argv)
     for (size_t i = 0; rc == 0 && i < rest.count; i++)
         rc = (runs[i] = tw_run_open(home, rest.items[i])) ? 0 : TW_EXIT_TROUBLE;
     if (rc == 0 && !a.postmortem && runs[0])
-        rc = slow_report(runs[0], a.json);
+        rc = slow_report(runs[0], home, &a);
     else if (rc == 0 && runs[0])
         rc = postmortem(&a, home, runs);
     twin_run_free(runs[0]);
@@ -376,6 +398,7 @@ const struct tw_command tw_command_report = {
     synopsis,
     "One run: was it slow for a while, and what moved with it? Was one rank slower than the others "
     "all through? From the step times and counters that were recorded with it (docs/telemetry.md). "
+    "Of a run that isolate made, what its search found is said, too. "
     "Two sets of runs, each a run, several with commas between, or label:NAME: do they differ in "
     "their numbers, in their speed, or in both, from which source, and which practice addresses "
     "it.\n\n"

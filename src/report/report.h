@@ -56,6 +56,9 @@ struct twin_report {
     const struct twin_hint *hint;
     size_t hint_count;              /* best first */
     struct twin_report_again again; /* for the suggestions of text and page */
+    /* page only: the searches for a cause that a single run belongs to, as
+     * tw_ledger_show_searches has them; NULL: none */
+    const struct json_t *searches;
     /* page only: a page of each run lies beside this one ("run-1.html") */
     bool has_run_pages;
     /* page only: this is the page of one run, which is the page_of-th of a comparison

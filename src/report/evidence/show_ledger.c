@@ -17,54 +17,82 @@
 
 /* ---- comparisons */
 
-/* Where rows go as text: only the first of them has the label. any: one was printed. */
+/* Where rows go: out as text, where only the first of them has the label, or list. verb: only those
+ * that this command has written; NULL: all. any: a row was printed. */
 struct listed {
     FILE *out;
+    json_t *list;
+    const char *label, *verb;
     bool any;
 };
+
+static bool is_wanted(const struct listed *list, const struct twin_ledger_comparison *c)
+{
+    return !list->verb || strcmp(list->verb, c->verb) == 0;
+}
 
 /* "compared  2026-11-21T08-00-00Z check: differ, step 17 ..., cause: ..." */
 static int text_comparison(void *user, const struct twin_ledger_comparison *c)
 {
     struct listed *list = user;
     char when[32];
+    if (!is_wanted(list, c))
+        return 0;
     tw_utc_stamp(c->time_ns, when);
-    tw_put_to(list->out, "%-9s %s %s: %s%s%s%s%s\n", list->any ? "" : "compared", when, c->verb,
+    tw_put_to(list->out, "%-9s %s %s: %s%s%s%s%s\n", list->any ? "" : list->label, when, c->verb,
               c->outcome, c->first[0] ? ", " : "", c->first, c->cause[0] ? ", cause: " : "",
               c->cause);
     list->any = true;
     return 0;
 }
 
-/* user: the array. first_step is null when it is not known. */
+/* first_step is null when it is not known. */
 static int json_comparison(void *user, const struct twin_ledger_comparison *c)
 {
+    const struct listed *list = user;
+    if (!is_wanted(list, c))
+        return 0;
     json_t *runs = json_array();
     for (size_t i = 0; i < c->run_count; i++)
         json_array_append_new(runs, tw_json_text(c->run_id[i]));
-    json_array_append_new(
-        user, json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "id", tw_json_text(c->id),
-                        "time_ns", (json_int_t)c->time_ns, "verb", tw_json_text(c->verb), "outcome",
-                        tw_json_text(c->outcome), "first", tw_json_text(c->first), "first_step",
-                        c->first_step < 0 ? json_null() : json_integer(c->first_step), "cause",
-                        tw_json_text(c->cause), "runs", runs));
+    json_array_append_new(list->list,
+                          json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "id",
+                                    tw_json_text(c->id), "time_ns", (json_int_t)c->time_ns, "verb",
+                                    tw_json_text(c->verb), "outcome", tw_json_text(c->outcome),
+                                    "first", tw_json_text(c->first), "first_step",
+                                    c->first_step < 0 ? json_null() : json_integer(c->first_step),
+                                    "cause", tw_json_text(c->cause), "runs", runs));
     return 0;
 }
 
 /* Without a readable ledger there is a message, and an empty list in JSON: what else is shown of
  * the run is right without it. */
+static void show(struct twin_ledger *l, const char *id, struct listed *list,
+                 const struct tw_front *front)
+{
+    struct twin_error err = TWIN_ERROR_INIT;
+    if (twin_ledger_comparisons(l, id, NULL, list->list ? json_comparison : text_comparison, list,
+                                &err) != 0)
+        tw_front_say(front, "the ledger cannot be read: %s", err.message);
+}
+
 void tw_ledger_show_comparisons(struct twin_ledger *l, const char *id, FILE *out, json_t *j,
                                 const struct tw_front *front)
 {
-    struct twin_error err = TWIN_ERROR_INIT;
-    struct listed said = {.out = out};
-    json_t *list = j ? json_array() : NULL;
-    int rc = j ? twin_ledger_comparisons(l, id, NULL, json_comparison, list, &err)
-               : twin_ledger_comparisons(l, id, NULL, text_comparison, &said, &err);
-    if (rc != 0)
-        tw_front_say(front, "the ledger cannot be read: %s", err.message);
+    struct listed list = {.out = out, .list = j ? json_array() : NULL, .label = "compared"};
+    show(l, id, &list, front);
     if (j)
-        json_object_set_new(j, "comparisons", list);
+        json_object_set_new(j, "comparisons", list.list);
+}
+
+void tw_ledger_show_searches(struct twin_ledger *l, const char *id, FILE *out, json_t *j,
+                             const struct tw_front *front)
+{
+    struct listed list = {
+        .out = out, .list = j ? json_array() : NULL, .label = "search", .verb = "isolate"};
+    show(l, id, &list, front);
+    if (j)
+        json_object_set_new(j, "searches", list.list);
 }
 
 /* ---- a run whose folder is gone */

@@ -326,6 +326,30 @@ static void page_worlds(struct twin_page *p, const struct twin_report *r)
     json_decref(b);
 }
 
+/* A run that a search made is looked at for what the search found. */
+static void page_searches(struct twin_page *p, const json_t *searches)
+{
+    static const char *const columns[] = {"When", "Outcome", "Cause", "Runs diverge first at",
+                                          NULL};
+    const size_t count = json_array_size(searches);
+    if (count == 0)
+        return;
+    twin_page_heading(p, "What did the search find that this run belongs to?");
+    twin_page_table(p, columns, "  tt");
+    for (size_t i = 0; i < count && i < LISTED; i++) {
+        const json_t *c = json_array_get(searches, i);
+        char when[32];
+        tw_utc_stamp(json_integer_value(json_object_get(c, "time_ns")), when);
+        twin_page_cell(p, "%s", when);
+        twin_page_cell(p, "%s", json_string_value(json_object_get(c, "outcome")));
+        twin_page_cell(p, "%s", json_string_value(json_object_get(c, "cause")));
+        twin_page_cell(p, "%s", json_string_value(json_object_get(c, "first")));
+    }
+    twin_page_table_end(p);
+    twin_page_small(p, "By twinrun isolate; its page is report.html in the search's folder "
+                       "(searches/ in the home).");
+}
+
 /* Folded away at the end: how each run ended, and the verdict as the terminal shows it, 100 columns
  * wide. */
 static void runs(struct twin_page *p, const struct twin_report *r)
@@ -396,6 +420,7 @@ struct twin_page *twin_report_page(const struct twin_report *r,
     } else {
         page_reach(p, v);
     }
+    page_searches(p, r->searches);
     if (v->against)
         page_against(p, v->against);
     if (v->pinned)

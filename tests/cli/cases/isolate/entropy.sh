@@ -16,5 +16,14 @@ twinrun diff last~1 last | grep -o '^SAME'
 twinrun isolate -qv --html page.html -- sh -c "$job" "$TRAINER" | grep -E '^(classes|steps|cost)' | sed -E 's#(run [0-9]+ diverges at step 0; )+.*#...#; s#(step 0, 0, 0).*#\1 ...#' | sed 's/: [0-9.]* times as long (.*with the pin, .*/: known/'
 grep -c '<h1>The runs diverge mainly because of entropy' page.html
 cmp page.html "$(ls -d .twinrun/searches/* | tail -1)/report.html" && echo "the same page"
+# A run of the search says what the search found, and so does its page; another run does not.
+twinrun report last | grep '^search' | cut -c32-
+twinrun report --html one.html last
+grep -o '<td class="what">entropy</td>' one.html
+twinrun report --json last | "$PYTHON" -c 'import json, sys; print([s["cause"] for s in json.load(sys.stdin)["searches"]])'
+other=$(ls -d .twinrun/runs/*-r-* | tail -1)
+twinrun report "$other" | grep -c '^search'
+twinrun report --html other.html "$other"
+grep -c 'What did the search find' one.html other.html
 twinrun isolate -q --html no/such/folder.html -- true 2>&1
 echo "exit $?"
