@@ -53,6 +53,14 @@ static void test_every_function_has_its_place(void **state)
     assert_int_equal(d->event_query(NULL), 17);
     assert_int_equal(d->event_wait(NULL), 18);
     assert_int_equal(d->event_destroy(NULL), 19);
+    assert_int_equal(d->context_set(NULL), 20);
+    assert_int_equal(d->context_push(NULL), 21);
+    assert_int_equal(d->context_pop(NULL), 22);
+    assert_int_equal(d->context_device(NULL), 23);
+    assert_int_equal(d->device_get(NULL, 0), 24);
+    assert_int_equal(d->primary_state(0, NULL, NULL), 25);
+    assert_int_equal(d->primary_retain(NULL, 0), 26);
+    assert_int_equal(d->primary_release(0), 27);
     assert_ptr_equal(tw_driver(), d);
 }
 

@@ -278,8 +278,9 @@ def identify():
 
 
 def joins():
-    """init_process_group, or that of JAX, has returned. A process that has recorded before, and found no rank in
-    its environment, is known by its rank from here on; a later group changes nothing.
+    """init_process_group, or that of JAX, has returned. A process that has recorded before, and
+    found no rank in its environment, is known by its rank from here on; a later group changes
+    nothing.
     """
     rank, world = _place()
     if not S.begun or S.joined or S.worker is not None or rank < 0:

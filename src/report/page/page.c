@@ -14,6 +14,7 @@
 
 #include <assert.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* CSS classes of web/, by enum twin_mood. */
@@ -274,6 +275,16 @@ void twin_page_cell_link(struct twin_page *p, const char *href, const char *text
     tw_page_link(p, href, text);
     tw_buf_puts(&p->body, "</td>");
     cell_end(p);
+}
+
+void twin_page_cell_run(struct twin_page *p, size_t number)
+{
+    char file[TW_RUN_PAGE_NAME], text[32];
+    snprintf(text, sizeof text, "run %zu", number);
+    if (tw_page_run_file(p, text, file))
+        twin_page_cell_link(p, file, text + strlen("run "));
+    else
+        twin_page_cell(p, "%zu", number);
 }
 
 /* The colour of the mood takes the place of the column's own class. */

@@ -127,17 +127,6 @@ void tw_page_element(struct twin_page *p, const char *tag, const char *class, co
     tw_buf_printf(&p->body, "</%s>", tag);
 }
 
-void twin_page_cell_run(struct twin_page *p, size_t number)
-{
-    char file[TW_RUN_PAGE_NAME], text[24];
-    snprintf(text, sizeof text, "%zu", number);
-    tw_run_page_name(number, file);
-    if (is_linked(p, number))
-        twin_page_cell_link(p, file, text);
-    else
-        twin_page_cell(p, "%s", text);
-}
-
 void tw_page_run_links(struct twin_page *p)
 {
     if (p->linked_count == 0)
