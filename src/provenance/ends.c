@@ -219,6 +219,27 @@ static int on_record(void *user, const struct twin_trace_record *r)
     return rc;
 }
 
+/* What the agent says that it watches, one thing a line. */
+static unsigned uses_of(struct twin_trace *t)
+{
+    static const struct {
+        const char *begin;
+        unsigned uses;
+    } known[] = {{"backward", TWIN_USES_TORCH},
+                 {"tensorflow ", TWIN_USES_TENSORFLOW},
+                 {"jax ", TWIN_USES_JAX}};
+    unsigned uses = 0;
+    const char *line = twin_trace_note_of(t, "armed");
+    while (line && *line) {
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+            if (tw_starts(line, known[i].begin))
+                uses |= known[i].uses;
+        line += strcspn(line, "\n");
+        line += *line == '\n';
+    }
+    return uses;
+}
+
 /* Adds one trace to out. Its loop lasts from the end of the first step to that of the last; of
  * several processes the slowest one counts, and of steps the fewest. */
 static int read_trace(const char *path, bool alone, struct twin_ends *out, struct twin_error *err)
@@ -243,6 +264,7 @@ static int read_trace(const char *path, bool alone, struct twin_ends *out, struc
             strcmp(x.info->role, "main") == 0)
             out->steps = x.info->steps;
         out->lost += x.info->dropped + x.info->lost;
+        out->uses |= uses_of(x.t);
     }
     tw_free(x.slot);
     twin_trace_close(x.t);

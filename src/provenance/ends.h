@@ -42,6 +42,9 @@ struct twin_end_weight {
     bool measured;
 };
 
+/* What a job computes with, as far as the agent watched it; bits of twin_ends.uses. */
+enum { TWIN_USES_TORCH = 1, TWIN_USES_TENSORFLOW = 2, TWIN_USES_JAX = 4 };
+
 /* All that a run's traces say of what it was given and where it ended. Needs twin_ends_free. */
 struct twin_ends {
     struct twin_given_stream *given;
@@ -65,6 +68,7 @@ struct twin_ends {
     /* from the end of the first step to the end of the last; NaN below two steps */
     double loop_s;
     uint64_t lost; /* records that are missing */
+    unsigned uses;
 };
 
 /* From the run's traces. TWIN_EIO, TWIN_EFORMAT, TWIN_ENOMEM. Needs twin_ends_free after success. A

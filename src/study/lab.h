@@ -133,6 +133,9 @@ int tw_lab_gap(const struct tw_lab_run *a, const struct tw_lab_run *b, struct tw
                struct twin_error *err);
 
 /* ---- the steps. 0, or an error of ours: then the lab ends. */
+/* How a job that draws other numbers in each run is seeded, by what it computes with
+ * (twin_ends.uses); malloc'ed, NULL: no memory. */
+char *tw_lab_seed_advice(unsigned uses);
 int tw_lab_noise(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err);
 int tw_lab_pins(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err);
 int tw_lab_cost(struct tw_lab *lab, struct tw_lab_step *s, struct twin_error *err);

@@ -194,17 +194,58 @@ static const char *gap_words(const struct measured *m)
     return "the gaps do";
 }
 
+char *tw_lab_seed_advice(unsigned uses)
+{
+    struct tw_buf how = {0}, pins = {0};
+    tw_buf_puts(&pins, "seed.python,seed.numpy");
+    if (uses & TWIN_USES_TENSORFLOW) {
+        tw_buf_puts(&how, "tf.random.set_seed, of Keras keras.utils.set_random_seed");
+        tw_buf_puts(&pins, ",seed.tensorflow");
+    }
+    if (uses & TWIN_USES_JAX) {
+        tw_buf_printf(&how, "%s%s", how.len ? "; " : "", "jax.random.key of a fixed number");
+        /* a key has no generator of its own: what is left is where its number comes from */
+        tw_buf_puts(&pins, ",entropy");
+    }
+    if (uses & TWIN_USES_TORCH || !(uses & (TWIN_USES_TENSORFLOW | TWIN_USES_JAX)))
+        tw_buf_puts(&pins, ",seed.torch");
+    const char *begin = how.len ? " (" : "", *end = how.len ? ")" : "";
+    char *text = NULL;
+    if (!how.failed && !pins.failed)
+        text = tw_printf("Seed it%s%s%s, or hold its seeds still: --pin %s", begin,
+                         *begin ? how.data : "", end, pins.data);
+    tw_buf_free(&how);
+    tw_buf_free(&pins);
+    return text;
+}
+
+/* What all runs compute with. */
+static unsigned uses_of(const struct tw_lab_set *set)
+{
+    unsigned uses = 0;
+    for (size_t i = 0; i < set->count; i++)
+        uses |= set->run[i].ends.uses;
+    return uses;
+}
+
+/* The runs were not given the same. */
+static void decide_unseeded(struct tw_lab_step *s, const struct tw_lab_set *set, int differs)
+{
+    char *advice = tw_lab_seed_advice(uses_of(set));
+    tw_lab_decide(s, TW_LAB_OPEN,
+                  "the %s are not the same in every run: the job draws other numbers each time, "
+                  "and that is no noise. %s",
+                  twin_given_name((enum twin_given)differs), advice ? advice : "Seed it");
+    tw_free(advice);
+}
+
 /* What the step comes to. */
 static void decide_noise(struct tw_lab_step *s, const struct tw_lab_set *set, const struct given *g,
                          const struct measured *m)
 {
     char *unseen = unseen_text(g);
     if (g->differs >= 0)
-        tw_lab_decide(s, TW_LAB_OPEN,
-                      "the %s are not the same in every run: the job draws other numbers each "
-                      "time, and that is no noise. Seed it, or hold its seeds still: --pin "
-                      "seed.python,seed.numpy,seed.torch",
-                      twin_given_name((enum twin_given)g->differs));
+        decide_unseeded(s, set, g->differs);
     else if (m->pairs < 2)
         tw_lab_decide(s, TW_LAB_OPEN, "%zu run%s give no interval: at least 4 are needed (--runs)",
                       set->count, tw_plural_s(set->count));

@@ -164,6 +164,14 @@ def test_check_says_same_and_diff_names_the_line(twinrun, script, home):
     assert "initial value of w" in differ.out and f"loop.py:{line} in <module>" in differ.out
 
 
+def test_the_lab_tells_what_seeds_such_a_job(twinrun):
+    script = os.path.join(JOBS, "loop.py")
+    job = ("--step", "noise", "--runs", "2", "--", PYTHON, script, "unseeded")
+    said = " ".join(twinrun("lab", "--quiet", *job, env=QUIET).out.split())
+    assert "Seed it (tf.random.set_seed, of Keras keras.utils.set_random_seed)" in said, said
+    assert "--pin seed.python,seed.numpy,seed.tensorflow" in said, said
+
+
 def test_the_pin_of_threads_reaches_tensorflow(twinrun, tmp_path):
     """Both of its pools have as many threads as the pin says; OMP_NUM_THREADS reaches neither.
     A search learns that TensorFlow was there, so that it does not leave the factor out.

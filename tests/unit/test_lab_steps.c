@@ -58,6 +58,33 @@ static void test_folders(void **state)
     tw_remove_tree(home, NULL, NULL);
 }
 
+/* An unseeded job is told what seeds it, by what it computes with. */
+static void test_seed_advice(void **state)
+{
+    (void)state;
+    enum { T = TWIN_USES_TORCH, F = TWIN_USES_TENSORFLOW, J = TWIN_USES_JAX };
+    static const struct {
+        unsigned uses;
+        const char *text;
+    } rows[] = {
+        {0, "Seed it, or hold its seeds still: --pin seed.python,seed.numpy,seed.torch"},
+        {T, "Seed it, or hold its seeds still: --pin seed.python,seed.numpy,seed.torch"},
+        {F, "Seed it (tf.random.set_seed, of Keras keras.utils.set_random_seed), or hold its seeds "
+            "still: --pin seed.python,seed.numpy,seed.tensorflow"},
+        {J, "Seed it (jax.random.key of a fixed number), or hold its seeds still: --pin "
+            "seed.python,seed.numpy,entropy"},
+        {T | F | J,
+         "Seed it (tf.random.set_seed, of Keras keras.utils.set_random_seed; jax.random.key of a "
+         "fixed number), or hold its seeds still: --pin "
+         "seed.python,seed.numpy,seed.tensorflow,entropy,seed.torch"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *text = tw_lab_seed_advice(rows[i].uses);
+        assert_string_equal(text, rows[i].text);
+        tw_free(text);
+    }
+}
+
 /* ---- the jobs that come with twinrun */
 
 static void put_file(const char *folder, const char *name)
@@ -128,8 +155,9 @@ static void test_python_without_torch(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_folders),
-                                       cmocka_unit_test(test_trainer),
-                                       cmocka_unit_test(test_python_without_torch)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps), cmocka_unit_test(test_seed_advice),
+        cmocka_unit_test(test_folders), cmocka_unit_test(test_trainer),
+        cmocka_unit_test(test_python_without_torch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,3 +154,4 @@ def arm():
     state.initialize = _wrapped_initialize(state.initialize)
     compiled = sys.modules["jax._src.stages"].Compiled
     compiled.__call__ = _wrapped_compiled(compiled.__call__)
+    S.armed.append("jax " + version)
