@@ -16,6 +16,7 @@ from . import (
     core,
     distributed,
     faults,
+    fp8,
     gradients,
     handed,
     inplace,
@@ -183,6 +184,7 @@ def _enter(root, module, args, kwargs):
     first = not root.announced and not root.stateless
     if first:
         announce(root)
+    fp8.before_forward(root)
     if not root.stateless:
         replicas.entering(module, root, first)
     if root.stateless:

@@ -3,7 +3,7 @@
 path in their root.
 """
 
-from . import refs, tensors
+from . import fp8, refs, tensors
 from .core import S
 
 # A root that only wraps the job's model goes by the model's name.
@@ -70,6 +70,7 @@ class Root:
         "parameters",
         "buffers",
         "buffer_marks",
+        "fp8",
         "watches",
         "_shown",
     )
@@ -85,6 +86,7 @@ class Root:
         self.parameters = []  # (name, weak reference, class of the owner)
         self.buffers = []
         self.buffer_marks = {}
+        self.fp8 = ()  # (path, weak reference, class) of modules that keep such a state (fp8.py)
         self.watches = ()  # written.Watch of its weights and of its buffers
         self._shown = [{}, {}]
 
@@ -186,9 +188,11 @@ def learn(root):
     module = root.reference()
     if module is None:
         return []
-    fresh, parameters, buffers, seen = [], [], [], set()
+    fresh, parameters, buffers, kept, seen = [], [], [], [], set()
     for path, inner in _tree(module, "", set()):
         owner = class_name(inner)
+        if fp8.has_state(inner):
+            kept.append((path, refs.to(inner), owner))
         for kind, mapping in (
             (parameters, _of(inner, "_parameters")),
             (buffers, _of(inner, "_buffers")),
@@ -205,7 +209,7 @@ def learn(root):
                 if known is None or known[0]() is not tensor:
                     fresh.append((full, tensor, owner))
                     _parameters[id(tensor)] = (refs.to(tensor), full, root.label, owner)
-    root.parameters, root.buffers = parameters, buffers
+    root.parameters, root.buffers, root.fp8 = parameters, buffers, kept
     return fresh
 
 

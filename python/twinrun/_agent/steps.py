@@ -15,7 +15,7 @@ the next batch or forward.
 
 import threading
 
-from . import core, gradients, handed, naming, refs, rng, tensors, trainers, written
+from . import core, fp8, gradients, handed, naming, refs, rng, tensors, trainers, written
 from .core import S
 from .native import BACKWARD, GRADIENT, OPTIMIZER, STATS, TENSORS, WEIGHT
 
@@ -238,7 +238,7 @@ def _close_if_changed():
 
 
 def _record_buffers():
-    roots = [root for root in list(_used.values()) if root.buffers]
+    roots = [root for root in list(_used.values()) if root.buffers or root.fp8]
     if not roots:
         return
     pending = tensors.pending()
@@ -258,6 +258,7 @@ def _record_buffers():
                 root.buffer_marks[name] = mark
             pending.add(OPTIMIZER, WEIGHT, name, tensor, root.label, owner, flags=STATS)
             count += 1
+        count += fp8.add(pending, root)
     pending.flush()
     if count:
         core.saw("buffer")
