@@ -3,6 +3,7 @@
 
 import ctypes
 import sys
+from array import array as numbers_of
 
 from . import core, faults, native
 from .native import UNOBSERVED
@@ -63,6 +64,14 @@ NAMED = {
 }
 
 
+class Own(numbers_of):
+    """Numbers ("d") or bytes ("B") of ours, which nobody else changes: they lie where they say, which
+    costs a tenth of what a view does.
+    """
+
+    __slots__ = ()
+
+
 class View:
     """Where an array lies: pointer, element code, shape, strides in elements (None: contiguous),
     what keeps it alive.
@@ -72,8 +81,8 @@ class View:
 
     def __init__(self, pointer, code, shape, strides, keep):
         self.pointer, self.code, self.keep = pointer, code, keep
-        self.shape = tuple(int(n) for n in shape)
-        self.strides = None if strides is None else tuple(int(n) for n in strides)
+        self.shape = tuple(map(int, shape))
+        self.strides = None if strides is None else tuple(map(int, strides))
         if self.strides is not None and self.strides == _row_major(self.shape):
             self.strides = None
 
@@ -209,12 +218,17 @@ def add(pending, phase, kind, name, array, scope, op, site, flags):
     """Adds an array to pending records (tensors.Pending); one that cannot be read is recorded as
     unobserved.
     """
+    number = core.series(phase, kind, name, scope, op, site)
+    if type(array) is Own and array:
+        at, count = array.buffer_info()
+        pending.keep.append(array)
+        pending.put(number, at, _FORMATS[array.typecode], count, (count,), None, flags)
+        return 1
     found = None
     try:
         found = view(array)
     except Exception as error:
         faults.pass_on(error)
-    number = core.series(phase, kind, name, scope, op, site)
     if found is None:
         pending.put(number, 0, native.BYTES, 0, (0,), None, flags | UNOBSERVED)
         return 1

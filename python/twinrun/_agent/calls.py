@@ -20,6 +20,7 @@ WORK = 50000  # objects that are gone through for all calls of one function
 BYTES = 1 << 28  # of arrays
 AS_TEXT = 16  # times as long does a byte take where values of Python are written down
 LINES = 3  # of the callers
+SITES = 1024  # texts that are kept of a function
 _COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
 
 NOTHING = type("Nothing", (), {"__slots__": ()})()
@@ -53,6 +54,8 @@ class Entry:
         self.names = (*code.co_varnames, *cells, *code.co_freevars)
         count = code.co_argcount + code.co_kwonlyargcount
         self.arguments = count + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+        self.given = frozenset(self.names[: self.arguments])
+        self.sites = {}  # (variable, line of the end, callers) -> where it got its value
         clock_names.program.read(code.co_filename)
         self.known = clock_names.program.of(code)
         name = self.known.qualname if self.known is not None else code.co_name
@@ -64,8 +67,18 @@ class Entry:
         self.running = 0
         self.lines = _lines_of_variables(code)
 
-    def where(self, line):
-        return "%s:%d in %s" % (sites.short(self.code.co_filename), line or 0, self.code.co_name)
+    def where(self, name, line, callers):
+        """The line that gave a variable its value, and those of the callers."""
+        key = name, line, callers
+        found = self.sites.get(key)
+        if found is None:
+            base = name.partition(".")[0].partition("[")[0]
+            place = sites.short(self.code.co_filename), self.lines.get(base, line) or 0
+            found = "%s:%d in %s" % (*place, self.code.co_name)
+            found += "\n" + callers if callers else ""
+            if len(self.sites) < SITES:
+                self.sites[key] = found
+        return found
 
 
 def _lines_of_variables(code):
@@ -163,7 +176,7 @@ def _record(entry, found, phase, kind, site_of):
     for scope, name, array in found.arrays:
         if isinstance(array, bytes):
             entry.bytes += AS_TEXT * len(array)
-            array = bytearray(array or b"\0")
+            array = buffers.Own("B", array or b"\0")
         else:
             entry.bytes += getattr(array, "nbytes", 0)
         site = site_of(name)
@@ -185,9 +198,8 @@ def _begins(entry, variables, caller):
     token = Token(sites.above(caller, LINES))
     if S.level >= native.TENSORS:
         found = _new_look(entry)
-        given = {*entry.names[: entry.arguments]}
         for name, value in _pairs(entry, variables):
-            if name in given:
+            if name in entry.given:
                 _variable(found, entry, name, value)
         _record(entry, found, native.DATA, native.IN, lambda name: token.site)
     return token
@@ -206,11 +218,7 @@ def _ends(entry, token, variables, result, line, caller, error):
     elif result is not NOTHING:
         _result(found, entry, result)
 
-    def site_of(name):
-        base = name.partition(".")[0].partition("[")[0]
-        return entry.where(entry.lines.get(base, line)) + ("\n" + site if site else "")
-
-    _record(entry, found, native.OUTPUT, native.VALUE, site_of)
+    _record(entry, found, native.OUTPUT, native.VALUE, lambda name: entry.where(name, line, site))
 
 
 def begins(entry, number, variables, caller):

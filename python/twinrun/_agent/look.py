@@ -12,7 +12,7 @@ import sys
 import types
 from array import array as numbers_of
 
-from . import nested
+from . import buffers, nested
 from .fitted import slots_of
 
 LEAVES = 4096
@@ -79,13 +79,19 @@ class Look:
 
     def variable(self, name, value):
         """One variable, with its plain values, as a record of its own."""
+        kind = type(value)
+        if kind is float:
+            _computed(name)
+            return self.add(name, buffers.Own("d", (value,)))
+        if kind in _PLAIN:
+            return None if value is None else self.add(name, nested.plain_bytes((value,)))
         self.plain = []
         self.walk(name, value)
         found, self.plain = self.plain, None
         if any(type(value) is float for value in found):
             _computed(name)
         if len(found) == 1 and type(found[0]) is float:
-            self.add(name, numbers_of("d", found))
+            self.add(name, buffers.Own("d", found))
         elif found and any(value is not None for value in found):
             self.add(name, nested.plain_bytes(found))
 
@@ -171,7 +177,7 @@ class Look:
         if kinds == {float}:
             if self.plain is not None:
                 _computed(name)
-                self.add(name, numbers_of("d", values))
+                self.add(name, buffers.Own("d", values))
             return True
         if kinds <= set(_PLAIN):
             if self.plain is not None:

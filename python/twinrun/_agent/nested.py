@@ -144,7 +144,7 @@ def add_any(pending, phase, kind, name, value, scope="", op="", site=None, flags
 
 def plain_bytes(values):
     """A byte string that is equal for equal plain values, in every process."""
-    return "\x1f".join("%s:%s" % (type(v).__name__, plain_text(v)) for v in values).encode(
+    return "\x1f".join(["%s:%s" % (type(v).__name__, plain_text(v)) for v in values]).encode(
         "utf-8", "backslashreplace"
     )
 
