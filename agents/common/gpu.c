@@ -57,11 +57,12 @@ size_t tw_gpu_items(const struct tw_agent_item *items, size_t n)
     return found;
 }
 
-/* Where what was found of an item lies. */
+/* Where what was found of an item lies; NOWHERE: its GPU has not had its turn. */
 struct tw_gpu_place {
     size_t at;
     bool read;
 };
+static const size_t NOWHERE = SIZE_MAX;
 
 void tw_gpu_free(struct tw_gpu_batch *b)
 {
@@ -132,6 +133,8 @@ struct tw_gpu_batch tw_gpu_look(const struct tw_agent_item *items, size_t n, boo
     b.places = b.tensors && b.found ? tw_calloc(b.n, sizeof *b.places) : NULL;
     if (!b.places)
         return b;
+    for (size_t i = 0; i < b.n; i++)
+        b.places[i].at = NOWHERE;
     size_t end = 0;
     for (uint32_t device = 0; device < TW_ITEM_DEVICES && end < b.n; device++) {
         const size_t first = end;
