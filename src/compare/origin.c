@@ -408,8 +408,9 @@ int tw_joint_turn(const struct tw_view *v, const struct tw_rec *r)
     for (size_t i = 0; twin_trace_note(v->proc->trace, i, &key, &value); i++) {
         char *end;
         unsigned long from = strtoul(value, &end, 10);
-        if (end != value && *end == ' ' && r->step >= from && is_left_by(v, r, key, end + 1, n) &&
-            strcmp(end + 1 + n, joint) == 0)
+        bool its = strcmp(key, "input.unseen") == 0 && end != value && *end == ' ';
+        its = its && r->step >= from && is_left_by(v, r, key, end + 1, n);
+        if (its && strcmp(end + 1 + n, joint) == 0)
             return 1;
     }
     return 0;
