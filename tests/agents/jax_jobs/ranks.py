@@ -19,11 +19,16 @@ def launch(words):
         held.bind(("127.0.0.1", 0))
         place = "127.0.0.1:%d" % held.getsockname()[1]
         ranks = [
-            subprocess.Popen([sys.executable, __file__, "%d" % rank, place, *words])
+            subprocess.Popen(
+                [sys.executable, __file__, "%d" % rank, place, *words],
+                stdout=subprocess.DEVNULL,  # gloo's lines come in any order, or in each other
+                stderr=subprocess.PIPE,
+            )
             for rank in range(2)
         ]
-        codes = [process.wait() for process in ranks]
-    sys.exit(max(map(abs, codes)))
+        told = [process.communicate()[1] for process in ranks]
+    if any(process.returncode for process in ranks):
+        sys.exit(b"\n".join(told).decode("utf-8", "replace"))
 
 
 def train(rank, place, words):
