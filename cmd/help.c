@@ -12,8 +12,8 @@
 #include <string.h>
 
 /* WIDTH: of a line of help. OPTION_COLUMN: where the text of an option begins. COMMAND_WIDTH: of
- * the longest name of a command. */
-enum { WIDTH = 100, OPTION_COLUMN = 30, COMMAND_WIDTH = 11 };
+ * the longest name of a command; VARIABLE_WIDTH: of the environment's. */
+enum { WIDTH = 100, OPTION_COLUMN = 30, COMMAND_WIDTH = 11, VARIABLE_WIDTH = 15 };
 
 static const char about[] =
     "twinrun runs an unmodified training job again, unchanged, and names the first place where the "
@@ -181,8 +181,10 @@ void tw_help_main(FILE *out)
         }
     }
     fputs("\nEnvironment:\n", out);
-    for (const struct tw_pair *p = environment; p->left; p++)
-        fprintf(out, "  %-12s  %s\n", p->left, p->right);
+    for (const struct tw_pair *p = environment; p->left; p++) {
+        fprintf(out, "  %-*s  ", VARIABLE_WIDTH, p->left);
+        wrap(out, VARIABLE_WIDTH + 4, VARIABLE_WIDTH + 4, p->right);
+    }
     fputs("\ntwinrun help COMMAND, or man twinrun-COMMAND, says more.  twinrun --version prints "
           "the version,\ntwinrun --schema COMMAND the JSON Schema of what the command prints with "
           "--json.\n",

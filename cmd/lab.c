@@ -13,6 +13,7 @@
 #include "runs.h"
 #include "say.h"
 #include "terminal.h"
+#include "verdict.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,7 +196,7 @@ static int report(const struct tw_lab *lab)
     else
         json_decref(j);
     if (!lab->args.json)
-        tw_lab_end_text(stdout, lab);
+        tw_lab_end_text(stdout, tw_lines_look().width, lab);
     return rc ? rc : exit_code(lab);
 }
 
@@ -204,7 +205,7 @@ static int report(const struct tw_lab *lab)
 static int experiment(struct tw_lab *lab)
 {
     if (!lab->args.json)
-        tw_lab_head_text(stdout, lab);
+        tw_lab_head_text(stdout, tw_lines_look().width, lab);
     for (size_t i = 0; i < TW_LAB_STEPS && !lab->interrupted && !lab->failed; i++) {
         struct twin_error err = TWIN_ERROR_INIT;
         struct tw_lab_step *s = &lab->step[i];
@@ -214,7 +215,7 @@ static int experiment(struct tw_lab *lab)
             return tw_trouble(&err, "lab: step %s", s->id);
         tw_progress_clear();
         if (!lab->args.json)
-            tw_lab_step_text(stdout, lab, s);
+            tw_lab_step_text(stdout, tw_lines_look().width, lab, s);
     }
     int page = 0;
     if (lab->args.html)

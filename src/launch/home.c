@@ -315,7 +315,8 @@ int twin_run_resolve(const char *home, const char *spec, char **dir, struct twin
         if (stat(spec, &st) == 0)
             return twin_error_set(err, TWIN_EFORMAT, "%s is not a run folder: it has no run.json",
                                   spec);
-        return twin_error_set(err, TWIN_ENOENT, "%s: there is no such run folder",
+        return twin_error_set(err, TWIN_ENOENT,
+                              "%s: there is no such run folder (twinrun ls lists the runs)",
                               *spec ? spec : "''");
     }
     char *shown = tw_home_path(home, err);

@@ -214,6 +214,33 @@ void tw_spawn_end(struct tw_spawn *s)
     s->holds = NULL;
 }
 
+/* For a name without a slash that no folder of PATH has. A long PATH is counted and not shown: it
+ * would hide the rest of the sentence. What is a script is named with what runs it. */
+static char *explain_unknown(const char *name, const char *path)
+{
+    enum { SHOWN = 80 };
+    struct stat st;
+    struct tw_buf b = {0};
+    size_t folders = 1;
+    const char *dot = strrchr(name, '.');
+    const bool is_python = dot && strcmp(dot, ".py") == 0;
+    for (const char *c = path; *c; c++)
+        folders += *c == ':';
+    tw_buf_printf(&b, "cannot run %s: no such program in ", name);
+    if (strlen(path) > SHOWN)
+        tw_buf_printf(&b, "the %zu folders of PATH", folders);
+    else
+        tw_buf_printf(&b, "PATH (%s)", path);
+    if (stat(name, &st) != 0 || !S_ISREG(st.st_mode))
+        tw_buf_printf(&b, "%s%s", is_python ? "; a script is run by Python: python " : "",
+                      is_python ? name : "");
+    else if (is_python && access(name, X_OK) != 0)
+        tw_buf_printf(&b, "; there is a script of that name here: try python %s", name);
+    else
+        tw_buf_printf(&b, "; there is a file of that name here: try ./%s", name);
+    return tw_buf_steal(&b);
+}
+
 /* For ENOENT and ENOTDIR. The kernel gives ENOENT also when the file is there but its interpreter
  * is not, which is the case that people do not find by themselves. */
 static char *explain_missing(const struct tw_spawn *s)
@@ -236,12 +263,7 @@ static char *explain_missing(const struct tw_spawn *s)
         return tw_printf(
             "cannot run %s: a folder on the way to it, or its interpreter, does not exist", name);
     }
-    const char *path = s->path_value ? s->path_value : DEFAULT_PATH;
-    if (stat(name, &st) == 0 && S_ISREG(st.st_mode))
-        return tw_printf("cannot run %s: no such program in PATH (%s); there is a file of that "
-                         "name here: try ./%s",
-                         name, path, name);
-    return tw_printf("cannot run %s: no such program in PATH (%s)", name, path);
+    return explain_unknown(name, s->path_value ? s->path_value : DEFAULT_PATH);
 }
 
 /* The exit code is that of a shell: 127 for a program that is not there, 126 for one that cannot be

@@ -343,11 +343,11 @@ int tw_slow_report(const struct twin_run *r, FILE *out, json_t **json, const str
     int rc = twin_telemetry_load(r->dir, &t, &err);
     /* older runs, and runs recorded without telemetry */
     if (rc == TWIN_ENOENT)
-        tw_front_trouble(
-            front, &err,
-            "report: nothing is known of this run's speed; record it with this "
-            "twinrun and without --no-telemetry; what else it holds: twinrun show %.8s",
-            r->id);
+        tw_front_say(front,
+                     "report: nothing is known of this run's speed (%s); what else it holds: "
+                     "twinrun show %.8s; a run that is recorded without --no-telemetry has its "
+                     "speed, too, once it has made steps",
+                     err.message, r->id);
     else if (rc != 0)
         tw_front_trouble(front, &err, "report: cannot read the telemetry");
     if (rc != 0)

@@ -4,6 +4,7 @@
 #include "lab_report.h"
 
 #include "json_text.h"
+#include "paragraphs.h"
 #include "phrase.h"
 #include "put.h"
 
@@ -11,45 +12,41 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Columns of a line, and of the labels before it. */
-enum { WIDTH = 110, INDENT = 15 };
+/* Most columns of a line and fewest, and those of the labels before it. */
+enum { WIDTH = 110, NARROW = 40, INDENT = 15 };
 
 /* ---- a page's text */
 
-/* Breaks text at spaces; lines after the first are indented. */
-static void put_wrapped(struct tw_buf *b, const char *text)
+/* Text that begins in column indent, broken where a terminal of this width ends (0: not known). */
+static void put_wrapped(struct tw_buf *b, unsigned width, size_t indent, const char *text)
 {
-    const size_t room = WIDTH - INDENT;
-    for (bool first = true; *text || first; first = false) {
-        size_t n = strlen(text);
-        if (n > room) {
-            for (n = room; n > 0 && text[n] != ' '; n--)
-                ;
-            n = n ? n : room;
-        }
-        tw_buf_printf(b, "%*s%.*s\n", first ? 0 : INDENT, "", (int)n, text);
-        text += n;
-        text += strspn(text, " ");
-    }
+    struct tw_paragraphs p = {.look = {.width = width == 0 || width > WIDTH ? WIDTH : width}};
+    p.look.width = p.look.width < NARROW ? NARROW : p.look.width;
+    tw_paragraphs_wrap(&p, text, indent);
+    if (p.out.failed)
+        b->failed = p.out.failed;
+    else if (p.out.len)
+        tw_buf_append(b, p.out.data, p.out.len);
+    tw_buf_free(&p.out);
 }
 
 /* A label and what stands behind it. */
-static void put_line(struct tw_buf *b, const char *label, const char *text)
+static void put_line(struct tw_buf *b, unsigned width, const char *label, const char *text)
 {
     tw_buf_printf(b, "   %-11s ", label);
-    put_wrapped(b, text);
+    put_wrapped(b, width, INDENT, text);
 }
 
 /* The lines that a step said. */
-static void put_said(struct tw_buf *b, const struct tw_lab_step *s)
+static void put_said(struct tw_buf *b, unsigned width, const struct tw_lab_step *s)
 {
     for (size_t i = 0; i < s->said_count; i++)
-        put_line(b, s->said[i].label, s->said[i].text);
+        put_line(b, width, s->said[i].label, s->said[i].text);
 }
 
 /* ---- printing */
 
-void tw_lab_head_text(FILE *out, const struct tw_lab *lab)
+void tw_lab_head_text(FILE *out, unsigned width, const struct tw_lab *lab)
 {
     struct tw_buf b = {0};
     char *job = tw_shell_quote(lab->argv, 0);
@@ -57,7 +54,7 @@ void tw_lab_head_text(FILE *out, const struct tw_lab *lab)
     /* in one piece: it is there to be copied */
     tw_buf_printf(&b, "   %-11s %s\n", "command", job ? job : "?");
     if (lab->wanders)
-        put_line(&b, "wanders", lab->wanders);
+        put_line(&b, width, "wanders", lab->wanders);
     if (lab->args.pin)
         tw_buf_printf(&b, "   %-11s %s, in every run\n", "held still", lab->args.pin);
     tw_put_lines(out, b.data ? b.data : "");
@@ -78,12 +75,16 @@ static const char *verdict_word(enum tw_lab_result r)
     return words[r];
 }
 
-void tw_lab_step_text(FILE *out, const struct tw_lab *lab, const struct tw_lab_step *s)
+void tw_lab_step_text(FILE *out, unsigned width, const struct tw_lab *lab,
+                      const struct tw_lab_step *s)
 {
-    struct tw_buf b = {0};
-    tw_buf_printf(&b, "\n%d  %s  %s\n", (int)(s - lab->step) + 1, s->title, s->question);
-    put_said(&b, s);
-    put_line(&b, verdict_word(s->result), s->why ? s->why : "");
+    struct tw_buf b = {0}, head = {0};
+    tw_buf_printf(&b, "\n%d  ", (int)(s - lab->step) + 1);
+    tw_buf_printf(&head, "%s  %s", s->title, s->question);
+    put_wrapped(&b, width, 3, head.data ? head.data : "");
+    tw_buf_free(&head);
+    put_said(&b, width, s);
+    put_line(&b, width, verdict_word(s->result), s->why ? s->why : "");
     if (s->command)
         tw_buf_printf(&b, "   %-11s %s\n", "yourself", s->command);
     tw_put_lines(out, b.data ? b.data : "");
@@ -148,10 +149,11 @@ static const char *end_word(enum tw_lab_outcome outcome)
     return "FAIL";
 }
 
-void tw_lab_end_text(FILE *out, const struct tw_lab *lab)
+void tw_lab_end_text(FILE *out, unsigned width, const struct tw_lab *lab)
 {
     size_t count[5] = {0}, wanted = 0;
     char runs[32];
+    struct tw_buf end = {0}, lines = {0};
     for (size_t i = 0; i < TW_LAB_STEPS; i++) {
         count[lab->step[i].result] += lab->step[i].wanted;
         wanted += lab->step[i].wanted;
@@ -162,10 +164,18 @@ void tw_lab_end_text(FILE *out, const struct tw_lab *lab)
     if (where)
         tw_put_to(out, "\nengine: %s", where);
     tw_free(where);
-    tw_put_to(out, "\n%s  %zu of %zu step%s pass", end_word(tw_lab_outcome(lab)),
-              count[TW_LAB_PASS], wanted, tw_plural_s(wanted));
+    tw_buf_printf(&end, "%s  %zu of %zu step%s pass", end_word(tw_lab_outcome(lab)),
+                  count[TW_LAB_PASS], wanted, tw_plural_s(wanted));
     if (count[TW_LAB_QUIET])
-        tw_put_to(out, ", %zu quiet", count[TW_LAB_QUIET]);
-    tw_put_to(out, "; %s run%s, kept (twinrun ls); numbers in %s/lab.json\n",
-              tw_human_count(lab->made, runs), tw_plural_s(lab->made), lab->folder);
+        tw_buf_printf(&end, ", %zu quiet", count[TW_LAB_QUIET]);
+    tw_buf_printf(&end, "; %s run%s, kept (twinrun ls); numbers in %s/lab.json",
+                  tw_human_count(lab->made, runs), tw_plural_s(lab->made), lab->folder);
+    tw_buf_puts(&lines, "\n");
+    if (width)
+        put_wrapped(&lines, width, 0, end.data ? end.data : "");
+    else /* one line, where programs look for one */
+        tw_buf_printf(&lines, "%s\n", end.data ? end.data : "");
+    tw_put_lines(out, lines.data ? lines.data : "");
+    tw_buf_free(&lines);
+    tw_buf_free(&end);
 }

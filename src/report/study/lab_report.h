@@ -9,10 +9,11 @@
 #include <stdio.h>
 
 /* Before the first step; after each, as soon as it is done; at the end. out is flushed by the first
- * two, since a lab takes minutes. */
-void tw_lab_head_text(FILE *out, const struct tw_lab *lab);
-void tw_lab_step_text(FILE *out, const struct tw_lab *lab, const struct tw_lab_step *s);
-void tw_lab_end_text(FILE *out, const struct tw_lab *lab);
+ * two, since a lab takes minutes. width: of the terminal; 0: there is none. */
+void tw_lab_head_text(FILE *out, unsigned width, const struct tw_lab *lab);
+void tw_lab_step_text(FILE *out, unsigned width, const struct tw_lab *lab,
+                      const struct tw_lab_step *s);
+void tw_lab_end_text(FILE *out, unsigned width, const struct tw_lab *lab);
 /* The caller's; NULL: no memory. Every digit counts: print it exactly. */
 json_t *tw_lab_json(const struct tw_lab *lab);
 /* lab_page.c. The caller's; NULL: no memory. */
