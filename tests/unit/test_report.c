@@ -321,7 +321,13 @@ static void what_is_next_under_pins(void **state)
     struct twin_finding f = gradient();
     struct twin_verdict v = same();
     v.pinned = &pins;
-    expect_line(&v, "twinrun run --pin hash-seed -- python train.py   with the pins, for good\n");
+    expect_line(
+        &v, "twinrun run --pin hash-seed -- python train.py   to train like this from now on\n");
+    /* where a line has no room for both, the command stays whole */
+    char *narrow = text(&v, 70, false);
+    assert_non_null(strstr(narrow, "next    twinrun run --pin hash-seed -- python train.py\n"
+                                   "          to train like this from now on\n"));
+    tw_free(narrow);
     v = differing(&f);
     v.pinned = &pins;
     expect_line(&v, "twinrun isolate --resume --thorough -- python train.py   is there another "

@@ -223,6 +223,7 @@ static void show_from_python(const struct twin_verdict *v, struct tw_next *next)
     }
     tw_buf_puts(&next->command,
                 "import twinrun; twinrun.record(\"weights\", array); twinrun.step()");
+    next->why = "in the job, in each step, so that what it computes is seen";
 }
 
 /* Known by the sentence of src/compare about CUDA graphs. */
@@ -288,7 +289,7 @@ static void about_pins(const struct twin_report *r, struct tw_next *n, size_t *c
     if (!has_job(r) || (!same && v->pinned->held && v->outcome != TWIN_DIFFER))
         return;
     if (same) {
-        b = add_command(n, count, r, "run --pin ", "with the pins, for good");
+        b = add_command(n, count, r, "run --pin ", "to train like this from now on");
         tw_say_safe(b, v->pinned->factors, 0);
         add_options(b, r->again.run);
     } else if (v->pinned->held) {

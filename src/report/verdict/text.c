@@ -296,7 +296,7 @@ static void bound(struct tw_paragraphs *p, const struct twin_verdict *v)
 }
 
 /* A command is not wrapped, so that it can be copied; what it is good for stands behind it where
- * there is room. */
+ * there is room, else below it, further in than commands are. */
 static void suggest(struct tw_paragraphs *p, bool *said, struct tw_buf *command, const char *why)
 {
     if (command->failed)
@@ -304,11 +304,16 @@ static void suggest(struct tw_paragraphs *p, bool *said, struct tw_buf *command,
     if (command->len > 0) {
         tw_paragraphs_label(p, *said ? "" : "next");
         tw_buf_append(&p->out, command->data, command->len);
-        if (LABEL + tw_columns_of(command->data, command->len) + 3 +
-                tw_columns_of(why, strlen(why)) <=
-            p->look.width)
+        const bool fits = LABEL + tw_columns_of(command->data, command->len) + 3 +
+                              tw_columns_of(why, strlen(why)) <=
+                          p->look.width;
+        if (fits && *why)
             tw_buf_printf(&p->out, "   %s", why);
         tw_buf_puts(&p->out, "\n");
+        if (!fits && *why) {
+            tw_paragraphs_pad(p, LABEL + 2);
+            tw_paragraphs_wrap(p, why, LABEL + 2);
+        }
         *said = true;
     }
     tw_buf_free(command);

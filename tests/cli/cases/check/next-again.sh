@@ -1,6 +1,6 @@
 # What is printed under "next" can be pasted into a shell, and makes the same situation again.
 mkdir -p data "a home" && echo x >data/x && twinrun snapshot data >/dev/null
-said() { sed -n '/^next/,$p' | sed 's/^next  */  /; s/   *[a-z][a-z ,?]*$//; s/^ *//'; }
+said() { sed -n '/^next/,$p' | sed 's/^next  */  /; s/   *[a-z][a-z ,?]*$//; s/^ *//; /^$/d'; }
 again() { # the printed suggestion that holds $1, run by sh
     line=$(said <out | grep -- "$1" | head -n 1)
     [ -n "$line" ] || { echo "no line with $1"; cat out; return; }
