@@ -164,7 +164,7 @@ class FakeLibrary:
 
     records_long = records
 
-    def device(self, stream):
+    def device(self, number, stream):
         return 0
 
     def gather(self, on):
