@@ -59,7 +59,7 @@ static struct twin_isolation found(struct twin_isolation_cause *cause,
                                    .natural_count = 4,
                                    .alpha = .05,
                                    .beta = .05,
-                                   .plan = "plan  a\nbudget  b\n",
+                                   .plan = "plan  a\n      b c\nbudget  b\n",
                                    .unit = "comparisons",
                                    .unit_why = "why",
                                    .baseline = 3,
@@ -149,7 +149,7 @@ static void what_matters_is_said(void **state)
         "class=\"whole\">--</span> x",
         "Which runs are equal, and until when?",
         "Natural runs: at which step",
-        "plan  a\nbudget  b\n",
+        "<dt>plan</dt><dd>a b c</dd>\n<dt>budget</dt><dd>b</dd>",
         "All 5 runs"};
     struct twin_isolation_cause cause;
     struct twin_finding f = batch((char *)"batch[0]",

@@ -385,11 +385,37 @@ static void all_runs(struct twin_page *p, const struct twin_isolation *x)
     twin_page_unfold(p);
 }
 
+/* A line of the plan begins with a name; those that begin with blanks go on with it. As facts they
+ * have a hanging indent in a window of any width. */
+static void plan(struct twin_page *p, const char *text)
+{
+    twin_page_facts(p, "");
+    while (*text && !p->body.failed) {
+        const size_t name = strcspn(text, " \n");
+        struct tw_buf value = {0};
+        char *label = tw_strndup(text, name);
+        if (!label)
+            p->body.failed = TWIN_ENOMEM;
+        text += name;
+        do {
+            text += strspn(text, " ");
+            const size_t n = strcspn(text, "\n");
+            tw_buf_printf(&value, "%s%.*s", value.len ? " " : "", (int)n, text);
+            text += n + (text[n] == '\n');
+        } while (*text == ' ');
+        if (label)
+            fact_of(p, label, &value);
+        tw_buf_free(&value);
+        tw_free(label);
+    }
+    twin_page_facts_end(p);
+}
+
 /* The plan as it was fixed before the first run, with the error rates that it was made for. */
 static void method(struct twin_page *p, const struct twin_isolation *x)
 {
     twin_page_heading(p, "Plan, written before the first run");
-    twin_page_code(p, x->plan);
+    plan(p, x->plan);
     twin_page_small(p,
                     "alpha %g and beta %g are error rates of the whole procedure. The log, the "
                     "plan and this page are in %s.",
