@@ -18,6 +18,7 @@ VARIABLES = {
     "tf32": ("NVIDIA_TF32_OVERRIDE",),
     "cublas-workspace": ("CUBLAS_WORKSPACE_CONFIG",),
     "autotune": ("TORCHINDUCTOR_MAX_AUTOTUNE",),
+    "onednn": ("TF_ENABLE_ONEDNN_OPTS",),
     "collective-algorithm": ("NCCL_ALGO",),
     "nccl-channels": ("NCCL_MIN_NCHANNELS",),
     "isa": ("ATEN_CPU_CAPABILITY",),

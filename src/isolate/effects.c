@@ -328,15 +328,17 @@ static int judge_setting(struct twin_world_effect *e, const struct twin_setting 
     if (python_only && !s->python && s->armed && !s->unarmed)
         return judge_effect(e, TWIN_EFFECT_NOT_USED, tw_strdup("no Python process"), err);
     int rc = judge_environment(e, setting, s, err);
-    if (rc != 0 || e->effect != TWIN_EFFECT_IN_FORCE)
+    if (rc != 0)
         return rc;
     /* What the Python agent says weighs more than the variable, unless it only says that it had
-     * nothing to do: OpenMP is not torch. */
+     * nothing to do: OpenMP is not torch. A variable that is another one in some process may be the
+     * job's own setting. */
     struct twin_world_effect spoken = {TWIN_EFFECT_UNKNOWN, NULL};
     rc = judge_lines(&spoken, f->id, s, err);
-    bool nothing_to_do = spoken.effect == TWIN_EFFECT_NOT_USED && !f->needs &&
-                         !tw_starts(spoken.text, "overridden:");
-    if (rc != 0 || !spoken.text || nothing_to_do) {
+    const bool by_job = spoken.text && tw_starts(spoken.text, "overridden:");
+    bool nothing_to_do = spoken.effect == TWIN_EFFECT_NOT_USED && !f->needs && !by_job;
+    if (rc != 0 || !spoken.text || nothing_to_do ||
+        (e->effect != TWIN_EFFECT_IN_FORCE && !by_job)) {
         tw_free(spoken.text);
         return rc;
     }

@@ -262,6 +262,27 @@ const struct tw_spec tw_specs[] = {
     {
         .factor =
             {
+                .id = "onednn",
+                .layer = "forward",
+                .title = "TensorFlow takes oneDNN's kernels, which add in another order",
+                .how = BOTH,
+                .pin = "TF_ENABLE_ONEDNN_OPTS=0",
+                .vary = "on or off, by the seed",
+                .fix = "export TF_ENABLE_ONEDNN_OPTS=0 before TensorFlow is imported",
+                .unit = TWIN_UNIT_RUN,
+                .needs = "tensorflow",
+            },
+        .channel = TW_BY_ENVIRONMENT,
+        .python_too = true,
+        .valued = true,
+        .max = 1,
+        .number = tw_onednn_number,
+        .number_in = {"TF_ENABLE_ONEDNN_OPTS"},
+        .through = {"tensorflow"},
+    },
+    {
+        .factor =
+            {
                 .id = "cudnn-benchmark",
                 .layer = "forward",
                 .title = "cuDNN times its kernels and takes the fastest",

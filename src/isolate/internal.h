@@ -82,6 +82,7 @@ extern const size_t tw_spec_count;
 uint64_t tw_salt_number(const struct twin_setting *s);
 uint64_t tw_threads_number(const struct twin_setting *s);
 uint64_t tw_channels_number(const struct twin_setting *s);
+uint64_t tw_onednn_number(const struct twin_setting *s);
 bool tw_random_alike(const struct tw_met *a, const struct tw_met *b);
 bool tw_torch_alike(const struct tw_met *a, const struct tw_met *b);
 bool tw_entropy_alike(const struct tw_met *a, const struct tw_met *b);

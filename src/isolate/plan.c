@@ -49,6 +49,12 @@ uint64_t tw_channels_number(const struct twin_setting *s)
     return s->seed ? s->seed : 2;
 }
 
+/* 1: oneDNN's kernels are taken. A variation by seed 0 has what the pin has not. */
+uint64_t tw_onednn_number(const struct twin_setting *s)
+{
+    return s->mode == TWIN_VARY ? (s->seed + 1) % 2 : s->seed;
+}
+
 /* The value of PYTHONHASHSEED. Its 0 means "no salt at all", which the pin has, so variations stay
  * away from it. */
 uint64_t tw_salt_number(const struct twin_setting *s)

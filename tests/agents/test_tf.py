@@ -229,6 +229,18 @@ def test_the_pins_of_seeds_are_what_a_line_of_keras_would_set(twinrun, tmp_path)
     assert alike(out, first) == [True] * 3 + [False] * 3, (out, first)
 
 
+def test_the_pin_of_onednn_is_what_tensorflow_does_and_the_job_s_own_wins(twinrun, tmp_path):
+    script = os.path.join(JOBS, "onednn.py")
+    environment = {**QUIET, "TWINRUN_HOME": str(tmp_path)}
+    for pin, own, out, said in (
+        ("onednn", (), "False", "pinned: onednn;"),
+        ("onednn=vary:0", (), "True", "shaken: onednn;"),
+        ("onednn", ("1",), "True", "set by the job itself: onednn;"),
+    ):
+        r = twinrun("run", "--pin", pin, "--", PYTHON, script, *own, env=environment)
+        assert (r.rc, r.out) == (0, out + "\n") and said in r.err, r
+
+
 def test_determinism_is_pinned_and_seeds_are_not(twinrun, tmp_path):
     """Draws without a seed are no error under the pin, and differ in two runs as without it. A job
     that asks for determinism by itself gets TensorFlow's errors, and that is told.

@@ -531,6 +531,18 @@ static void effects_are_what_processes_say(void **state)
         {"autotune", TWIN_EFFECT_UNKNOWN, "not seen to arrive"},
     };
     check_effects(&run, x, sizeof x / sizeof x[0]);
+    /* the job has set the variable before its second process began: its wish, not an accident */
+    say("factors", "7\t0\tmain\tenv.TF_ENABLE_ONEDNN_OPTS\t0\n8\t0\tmain\t"
+                   "env.TF_ENABLE_ONEDNN_OPTS\t1\n7\t0\t\teffect.onednn\t"
+                   "overridden: the job sets it to 1 before it imports TensorFlow\n");
+    check_effects(
+        &run, &(struct expectation){"onednn", TWIN_EFFECT_NOT_USED, "overridden: the job sets it"},
+        1);
+    say("factors", "7\t0\tmain\tenv.TF_ENABLE_ONEDNN_OPTS\t0\n8\t0\tmain\t"
+                   "env.TF_ENABLE_ONEDNN_OPTS\t1\n7\t0\t\teffect.onednn\tpin off\n");
+    check_effects(
+        &run, &(struct expectation){"onednn", TWIN_EFFECT_FAILED, "found TF_ENABLE_ONEDNN_OPTS=1"},
+        1);
     /* as on a machine with a GPU */
     ((struct twin_factor *)(uintptr_t)twin_factor_find(&factors, "tf32"))->unavailable = NULL;
     check_effects(

@@ -247,8 +247,17 @@ static void test_any_bytes(void **state)
 
 static void test_variables(void **state)
 {
-    static const char *const kept[] = {"OMP_NUM_THREADS",         "NCCL_ALGO", "PATH", "RANK",
-                                       "CUBLAS_WORKSPACE_CONFIG", "UCX_TLS"};
+    static const char *const kept[] = {"OMP_NUM_THREADS",
+                                       "NCCL_ALGO",
+                                       "PATH",
+                                       "RANK",
+                                       "CUBLAS_WORKSPACE_CONFIG",
+                                       "UCX_TLS",
+                                       "TF_XLA_FLAGS",
+                                       "TF_NUM_INTRAOP_THREADS",
+                                       "XLA_FLAGS",
+                                       "KERAS_BACKEND",
+                                       "TF_ENABLE_ONEDNN_OPTS"};
     static const char *const not_kept[] = {
         "HF_TOKEN",   "NCCL_AUTH_TOKEN", "MY_NAME", "AWS_SECRET_ACCESS_KEY",
         "MKL_COOKIE", "TORCH_APIKEY",    "PATHS",   ""};

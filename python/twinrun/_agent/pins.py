@@ -26,6 +26,7 @@ PINS = {
     "seed.tensorflow": ("pin_seeds", "tensorflow", ("tensorflow",)),
     "torch-deterministic": ("pin_torch", "deterministic", ("torch",)),
     "tensorflow-deterministic": ("pin_tf", "deterministic", ("tensorflow",)),
+    "onednn": ("pin_tf", "onednn", ("tensorflow",)),
     "threads": ("pin_torch", "threads", ("torch",)),
     "threads.torch": ("pin_torch", "torch_threads", ("torch",)),
     "cudnn-benchmark": ("pin_flags", "cudnn_benchmark", ("torch",)),

@@ -25,6 +25,7 @@ static const struct row by_factor[] = {
     {"tf32", "precision"},
     {"torch-deterministic", "operator"},
     {"tensorflow-deterministic", "operator"},
+    {"onednn", "operator"},
     {"cudnn-", "operator"},
     {"cublas-", "operator"},
     {"autotune", "operator"},
