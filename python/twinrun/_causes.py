@@ -26,6 +26,7 @@ VARIABLES = {
     "cublas-workspace": "CUBLAS_WORKSPACE_CONFIG",
     "autotune": "TORCHINDUCTOR_MAX_AUTOTUNE",
     "onednn": "TF_ENABLE_ONEDNN_OPTS",
+    "jax-cache": "JAX_ENABLE_COMPILATION_CACHE",
     "collective-algorithm": "NCCL_ALGO",
     "nccl-channels": "NCCL_MIN_NCHANNELS",
 }

@@ -102,6 +102,22 @@ void tw_factor_job_free(struct tw_factor_job *j)
 
 /* ---- and what applies to it */
 
+/* Other packages than these are not asked for, and may be there. */
+static bool can_import(const struct tw_python_packages *has, const char *package)
+{
+    const struct {
+        const char *name;
+        bool there;
+    } asked[] = {{"numpy", has->numpy},
+                 {"torch", has->torch},
+                 {"jax", has->jax},
+                 {"tensorflow", has->tensorflow}};
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
+        if (strcmp(package, asked[i].name) == 0)
+            return asked[i].there;
+    return true;
+}
+
 const char *tw_factor_applies(const struct twin_factor *f, const struct tw_factor_job *j,
                               char *text, size_t room)
 {
@@ -117,12 +133,8 @@ const char *tw_factor_applies(const struct twin_factor *f, const struct tw_facto
         snprintf(text, room, "perhaps: what it starts decides");
     else if (needs && !j->python)
         snprintf(text, room, "no: not a Python job by its name");
-    else if (needs && strcmp(needs, "torch") == 0 && !j->has.torch)
-        snprintf(text, room, "no: %.80s cannot import torch", j->python);
-    else if (needs && strcmp(needs, "tensorflow") == 0 && !j->has.tensorflow)
-        snprintf(text, room, "no: %.80s cannot import tensorflow", j->python);
-    else if (needs && strcmp(needs, "numpy") == 0 && !j->has.numpy)
-        snprintf(text, room, "no: %.80s cannot import numpy", j->python);
+    else if (needs && !can_import(&j->has, needs))
+        snprintf(text, room, "no: %.80s cannot import %s", j->python, needs);
     else
         snprintf(text, room, "yes");
     return text;

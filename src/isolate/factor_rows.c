@@ -369,6 +369,24 @@ const struct tw_spec tw_specs[] = {
                       "TORCHINDUCTOR_DETERMINISTIC=1"},
         .through = {"inductor"},
     },
+    {
+        .factor =
+            {
+                .id = "jax-cache",
+                .layer = "forward",
+                .title = "JAX takes programs that were compiled before, perhaps elsewhere",
+                .how = BOTH,
+                .pin = "JAX_ENABLE_COMPILATION_CACHE=false",
+                .fix = "export JAX_ENABLE_COMPILATION_CACHE=false, or give each run a "
+                       "JAX_COMPILATION_CACHE_DIR of its own",
+                .unit = TWIN_UNIT_RUN,
+                .needs = "jax",
+            },
+        .channel = TW_BY_ENVIRONMENT,
+        .python_too = true,
+        .pinned_by = {"JAX_ENABLE_COMPILATION_CACHE=false"},
+        .through = {"jax"},
+    },
     /* ---- backward */
     {
         .factor =

@@ -208,7 +208,7 @@ struct tw_python_packages tw_python_packages(const char *python)
     struct tw_python_packages found = {.numpy = false};
     char *question[] = {
         (char *)(uintptr_t)python, "-c",
-        "import importlib.util as u\nfor m in ('numpy', 'torch', 'tensorflow'):\n print(m, "
+        "import importlib.util as u\nfor m in ('numpy', 'torch', 'jax', 'tensorflow'):\n print(m, "
         "u.find_spec(m) is not None)",
         NULL};
     char *out = NULL;
@@ -216,6 +216,7 @@ struct tw_python_packages tw_python_packages(const char *python)
     if (tw_capture(question, 20, &out, &status, NULL) == 0 && status == 0)
         found = (struct tw_python_packages){.numpy = strstr(out, "numpy True") != NULL,
                                             .torch = strstr(out, "torch True") != NULL,
+                                            .jax = strstr(out, "jax True") != NULL,
                                             .tensorflow = strstr(out, "tensorflow True") != NULL};
     tw_free(out);
     return found;

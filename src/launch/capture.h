@@ -35,7 +35,7 @@ char *tw_find_python(const char *given);
 /* Which packages a Python can import, found without importing them. All false where it cannot be
  * started. */
 struct tw_python_packages {
-    bool numpy, torch, tensorflow;
+    bool numpy, torch, jax, tensorflow;
 };
 struct tw_python_packages tw_python_packages(const char *python);
 

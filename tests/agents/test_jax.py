@@ -341,3 +341,22 @@ def test_ranks_of_jax_distributed_are_known_and_the_one_that_differs_is_named(
     assert "first step 2 · rank 1 · data · x on device 2048 of train_step" in text
     assert "ranks.py:" in text and "diverging in the same step: rank 0" in text
     assert "ORIGIN" not in text
+
+
+def test_the_pin_of_the_cache_and_the_job_s_own_wish(twinrun, tmp_path):
+    """Free the program is stored; under the pin it is not, unless the job switches the cache on."""
+    script = os.path.join(JOBS, "cached.py")
+    for number, (pin, own, filled, said) in enumerate(
+        (
+            ("seed.python", (), True, "pinned: seed.python;"),
+            ("jax-cache", (), False, "pinned: jax-cache;"),
+            ("jax-cache", ("own",), True, "set by the job itself: jax-cache;"),
+        )
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        job = (PYTHON, script, str(folder), *own)
+        environment = {"TWINRUN_HOME": str(tmp_path / "home")}
+        done = twinrun("run", "--pin", pin, "--", *job, env=environment)
+        assert done.rc == 0 and done.out == f"512.0\n{filled}\n", done
+        assert said in done.err, done.err

@@ -42,6 +42,7 @@ PINS = {
         None,
         ("concurrent.futures._base", "multiprocessing.pool", "asyncio.tasks", "torch"),
     ),
+    "jax-cache": ("pin_jax", "cache", ("jax",)),
     "autotune": (
         "pin_torch",
         "autotune",
@@ -165,7 +166,7 @@ def of_job(file):
     """
     if file.startswith((FOLDER, "<frozen")):
         return False
-    for name in ("torch", "tensorflow", "keras"):
+    for name in ("torch", "jax", "tensorflow", "keras"):
         home = getattr(sys.modules.get(name), "__file__", None)
         if home and file.startswith(os.path.dirname(os.path.abspath(home)) + os.sep):
             return False

@@ -26,6 +26,7 @@ static const struct row by_factor[] = {
     {"torch-deterministic", "operator"},
     {"tensorflow-deterministic", "operator"},
     {"onednn", "operator"},
+    {"jax-cache", "operator"},
     {"cudnn-", "operator"},
     {"cublas-", "operator"},
     {"autotune", "operator"},

@@ -66,11 +66,12 @@ json_t *tw_factors_json(const struct twin_factors *f, const struct tw_factor_job
     for (size_t i = 0; i < f->count; i++)
         json_array_append_new(list, put_row(&f->factor[i], j));
     if (o && j->given)
-        json_object_set_new(
-            o, "job",
-            json_pack("{s:o, s:o, s:b, s:b, s:b, s:b}", "python", tw_json_text(j->python),
-                      "no_agent", tw_json_text(j->no_agent), "numpy", j->has.numpy, "torch",
-                      j->has.torch, "tensorflow", j->has.tensorflow, "starter", j->starter));
+        json_object_set_new(o, "job",
+                            json_pack("{s:o, s:o, s:b, s:b, s:b, s:b, s:b}", "python",
+                                      tw_json_text(j->python), "no_agent",
+                                      tw_json_text(j->no_agent), "numpy", j->has.numpy, "torch",
+                                      j->has.torch, "jax", j->has.jax, "tensorflow",
+                                      j->has.tensorflow, "starter", j->starter));
     json_object_set_new(o, "factors", list);
     return o;
 }
