@@ -44,7 +44,8 @@ def _said(run):
         return []
     with open(run.path("factors"), "rb") as f:
         text = f.read(FACTORS_MAX).decode("utf-8", "replace")
-    rows = [line.split("\t") for line in text.splitlines()]
+    whole = text[: text.rfind("\n") + 1]  # the last line may have been cut
+    rows = [line.split("\t") for line in whole.splitlines()]
     return [(row[3], row[4]) for row in rows if len(row) == 5]
 
 

@@ -14,7 +14,7 @@
 enum { FILE_BYTES_MAX = 64 << 20 };
 
 /* "pid TAB rank TAB role TAB key TAB value": cuts the line in place. False for a line that is not
- * of this form (cut by a full disk), which is passed over. */
+ * of this form, which is passed over: two in one, where the first was cut (cut_end). */
 static bool split_line(char *text, struct twin_said_line *out)
 {
     char *field[5] = {text};
@@ -25,7 +25,16 @@ static bool split_line(char *text, struct twin_said_line *out)
         *field[i]++ = '\0';
     }
     *out = (struct twin_said_line){field[0], field[3], field[4]};
-    return true;
+    return strchr(field[4], '\t') == NULL;
+}
+
+/* A full disk, or a limit on the size of files, cuts the last line anywhere: what is left of its
+ * value would be taken for another value. */
+static void cut_end(char *text)
+{
+    char *last = text ? strrchr(text, '\n') : NULL;
+    if (text)
+        *(last ? last + 1 : text) = '\0';
 }
 
 int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_line **line,
@@ -40,6 +49,7 @@ int twin_said_lines(const struct twin_run *run, char **text, struct twin_said_li
         return tw_no_memory(err, "reading what the agents said");
     if (rc != 0 && rc != TWIN_ENOENT) /* a file that is absent: nothing was said */
         return twin_error_set(err, rc, "%s", why.message);
+    cut_end(*text);
     for (const char *p = *text; p && *p; p++)
         n += *p == '\n';
     *count = 0;

@@ -531,6 +531,11 @@ static void effects_are_what_processes_say(void **state)
         {"autotune", TWIN_EFFECT_UNKNOWN, "not seen to arrive"},
     };
     check_effects(&run, x, sizeof x / sizeof x[0]);
+    /* a limit on the size of files has cut the last line, and one before another process wrote */
+    say("factors", "7\t0\tmain\tenv.OMP_NUM_THREADS\t1\n7\t0\tmain\tenv.OMP_NUM_THREADS\t"
+                   "8\t0\tmain\tenv.OMP_NUM_THREADS\t1\n9\t0\tmain\tenv.OMP_NUM_THREADS\t");
+    check_effects(&run, &(struct expectation){"threads", TWIN_EFFECT_IN_FORCE, "OMP_NUM_THREADS=1"},
+                  1);
     /* the job has set the variable before its second process began: its wish, not an accident */
     say("factors", "7\t0\tmain\tenv.TF_ENABLE_ONEDNN_OPTS\t0\n8\t0\tmain\t"
                    "env.TF_ENABLE_ONEDNN_OPTS\t1\n7\t0\t\teffect.onednn\t"
