@@ -27,6 +27,7 @@ struct dr_killer {
     char *path;
     enum dr_moment moment;
     int events;
+    bool watched; /* the thread's, once it has begun */
     unsigned saves;
     _Atomic int pid;
     _Atomic bool ends;
@@ -103,17 +104,21 @@ static void read_events(struct dr_killer *k)
     }
 }
 
+static bool watch(const struct dr_killer *k)
+{
+    return inotify_add_watch(k->events, k->folder,
+                             IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO) >= 0;
+}
+
 static void *look(void *user)
 {
     struct dr_killer *k = user;
-    bool watched = false;
     while (!k->ends && k->killed_ns == 0) {
         struct pollfd p = {.fd = k->events, .events = POLLIN};
         /* the job may make the folder itself, later */
-        if (!watched)
-            watched = inotify_add_watch(k->events, k->folder,
-                                        IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO) >= 0;
-        if (poll(&p, 1, watched ? 20 : 1) > 0)
+        if (!k->watched)
+            k->watched = watch(k);
+        if (poll(&p, 1, k->watched ? 20 : 1) > 0)
             read_events(k);
     }
     return NULL;
@@ -136,6 +141,8 @@ int dr_killer_start(const char *path, enum dr_moment moment, struct dr_killer **
     k->file = slash + 1;
     k->moment = moment;
     k->events = inotify_init1(IN_CLOEXEC);
+    /* before the job starts: on a busy machine the thread may begin behind its first save */
+    k->watched = k->events >= 0 && watch(k);
     if (k->events >= 0 && pthread_create(&k->thread, NULL, look, k) == 0) {
         *out = k;
         return 0;

@@ -88,8 +88,10 @@ def test_verdicts_and_cost_on_the_processor(tmp_path):
     assert all(parts[name] is True for name in ("verdicts", "overhead", "sum", "waits")), parts
     assert "(doubles of CUDA and CUB: the times say nothing)" in run.stdout
     assert "exact sum over CUB's plain sum" not in figures
-    # a record waits for its stream; without recording this job never does
-    assert figures["waits that recording adds to a step"] >= 1
+    # a record waits for its stream; without recording this job never does. Kernels that were not
+    # built wait for nothing: tensors are copied then, by PyTorch.
+    waits = figures["waits that recording adds to a step"]
+    assert waits >= 1 if (BUILD / "agents/look.fatbin").exists() else waits == 0
     assert "(a double of the driver): " in run.stdout
     assert "each step without: 0 0 0 0 0 0; with: " in run.stdout
 
