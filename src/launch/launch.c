@@ -399,7 +399,7 @@ static int start_job(struct launch *l, const sigset_t *wanted)
         close(job->input.child_fd);
         job->input.child_fd = -1;
     }
-    tw_tree_set_main(job->tree, job->spawn.pid, l->o->argv);
+    tw_tree_set_main(job->tree, job->spawn.pid, l->o->argv, job->start_ns);
     if (l->o->agents && !l->o->no_telemetry)
         job->host = tw_host_open(l->run->dir, job->spawn.pid, job->start_ns);
     if (l->watched && l->o->watcher->started)

@@ -306,7 +306,8 @@ struct tw_tree;
  * in which no agent is expected. NULL when out of memory. */
 struct tw_tree *tw_tree_start(const char *run_dir, bool agents, const char *preload_why,
                               struct twin_error *err);
-void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv);
+/* start_ns: a time before the process began, of tw_monotonic_ns(). */
+void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv, uint64_t start_ns);
 void tw_tree_sample(struct tw_tree *t, bool force); /* keeps to 1% of one core unless forced */
 uint32_t tw_tree_alive(const struct tw_tree *t);
 /* when one of them was last seen to run, or to wait for a processor or a disk */

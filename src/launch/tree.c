@@ -410,8 +410,8 @@ no_memory:
 }
 
 /* The main process, known without a sample: its words come from the command itself, masked as those
- * of the others are. */
-void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
+ * of the others are. They hold from start_ns on: by now it may have become another program. */
+void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv, uint64_t start_ns)
 {
     t->main_pid = pid;
     struct tw_proc line = {.pid = pid, .ppid = getpid(), .start = tw_process_start_ticks(pid)};
@@ -427,7 +427,7 @@ void tw_tree_set_main(struct tw_tree *t, pid_t pid, char *const *argv)
     if (s)
         s->argv = tw_strndup(text, used);
     if (s)
-        s->image_ns = tw_monotonic_ns();
+        s->image_ns = start_ns;
 }
 
 /* Reads the living processes of the last scan again. Those that have ended count with what they had

@@ -376,6 +376,30 @@ static void test_what_is_ending_says_nothing_about_its_agent(void **state)
         skip(); /* all 20 were gone too soon */
 }
 
+/* On a busy machine a shell has become its program before we come to write down that it began. */
+static void test_what_the_main_process_becomes_counts(void **state)
+{
+    (void)state;
+    struct twin_run *run = run_command("job", (char *[]){"true", NULL});
+    struct tw_tree *tree = tw_tree_start(run->dir, true, NULL, NULL);
+    struct twin_run *seen = tw_calloc(1, sizeof *seen);
+    assert_true(tree && seen);
+    const uint64_t begin = tw_monotonic_ns();
+    char *path = tw_path_join(run->dir, "processes");
+    FILE *f = path ? fopen(path, "we") : NULL;
+    assert_non_null(f);
+    fprintf(f, "%d 1 %llu native ./sum\n", getpid(), (unsigned long long)begin + 1);
+    assert_int_equal(fclose(f), 0);
+    tw_tree_set_main(tree, getpid(), (char *[]){"sh", "-c", "exec ./sum", NULL}, begin);
+    assert_int_equal(tw_tree_finish(tree, seen, NULL), 0);
+    assert_int_equal(seen->process_count, 1);
+    assert_string_equal(seen->processes[0].argv, "./sum");
+    tw_free(path);
+    twin_run_free(seen);
+    tw_tree_free(tree);
+    twin_run_free(run);
+}
+
 /* Works on for longer than an idle process is waited for, says a word, and ends: so does anything
  * that ends on a busy machine. */
 static int end_busily(void)
@@ -470,6 +494,7 @@ int main(int argc, char **argv)
         IN_FOLDER(test_elf_of_damaged_files),
         cmocka_unit_test(test_candidates),
         IN_FOLDER(test_what_is_ending_says_nothing_about_its_agent),
+        IN_FOLDER(test_what_the_main_process_becomes_counts),
         IN_FOLDER(test_what_works_on_is_waited_for),
         IN_FOLDER(test_what_is_amid_an_exec_is_looked_at_later),
         IN_FOLDER(test_allocation_failures),
