@@ -558,13 +558,10 @@ static int zoom_run(struct tw_cmp *c, const struct twin_run *za, const struct tw
     return rc ? twin_error_set(err, rc, "out of memory comparing a zoom pair") : 0;
 }
 
-/* A zoom pair is compared whole: no --ignore, no steps. */
-static const struct twin_compare_options no_options;
-
 int twin_compare_zoom(struct twin_verdict *v, const struct twin_run *za, const struct twin_run *zb,
                       struct twin_error *err)
 {
-    struct tw_cmp c = {.o = &no_options, .v = v, .label_a = "run 1", .label_b = "run 2"};
+    struct tw_cmp c = tw_zoom_comparison(v);
     if (!v->first)
         return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not diverge");
     return zoom_run(&c, za, zb, NULL, err);
@@ -575,8 +572,7 @@ int twin_compare_suspect(const struct twin_verdict *v, const struct twin_run *za
                          struct twin_error *err)
 {
     /* only read here */
-    struct tw_cmp c = {
-        .o = &no_options, .v = (struct twin_verdict *)v, .label_a = "run 1", .label_b = "run 2"};
+    struct tw_cmp c = tw_zoom_comparison((struct twin_verdict *)v);
     *out = (struct twin_suspect){0};
     if (!v->first)
         return twin_error_set(err, TWIN_EINVAL, "nothing to zoom into: the runs did not diverge");

@@ -43,6 +43,12 @@ void tw_zoom_found_free(struct tw_zoom_found *f);
 /* "aten::mm" of "aten::mm.out0" */
 char *tw_zoom_op(struct tw_cmp *c, const struct tw_view *v, const struct tw_rec *r);
 bool tw_zoom_unwritten(const char *op);
+/* What a zoom pair is looked at with: it is compared whole, without --ignore and --steps. */
+static inline struct tw_cmp tw_zoom_comparison(struct twin_verdict *v)
+{
+    static const struct twin_compare_options no_options;
+    return (struct tw_cmp){.o = &no_options, .v = v, .label_a = "run 1", .label_b = "run 2"};
+}
 /* Says what replays of the suspect showed, claims it, and sets v->replay. call: the call of run 2
  * that was named; NULL when it is not known. */
 void tw_zoom_note_replays(struct tw_cmp *c, struct twin_finding *f, const struct tw_side *a,

@@ -170,13 +170,10 @@ void tw_zoom_note_replays(struct tw_cmp *c, struct twin_finding *f, const struct
         acquit(c, f, replays);
 }
 
-/* A zoom pair is compared whole: no --ignore, no steps. */
-static const struct twin_compare_options no_options;
-
 int twin_compare_replays(struct twin_verdict *v, const struct twin_run *za,
                          const struct twin_run *zb, struct twin_error *err)
 {
-    struct tw_cmp c = {.o = &no_options, .v = v, .label_a = "run 1", .label_b = "run 2"};
+    struct tw_cmp c = tw_zoom_comparison(v);
     struct tw_side a = {0}, b = {0};
     if (!v->first)
         return twin_error_set(err, TWIN_EINVAL,
