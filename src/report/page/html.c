@@ -59,12 +59,17 @@ void tw_html_lines(struct tw_buf *b, const char *s)
     }
 }
 
-void tw_html_element(struct tw_buf *b, const char *tag, const char *class, const char *text)
+void tw_html_open(struct tw_buf *b, const char *tag, const char *class)
 {
     tw_buf_printf(b, "<%s", tag);
     if (class)
         tw_buf_printf(b, " class=\"%s\"", class);
     tw_buf_puts(b, ">");
+}
+
+void tw_html_element(struct tw_buf *b, const char *tag, const char *class, const char *text)
+{
+    tw_html_open(b, tag, class);
     tw_html_text(b, text);
     tw_buf_printf(b, "</%s>", tag);
 }

@@ -14,7 +14,9 @@
 void tw_html_text(struct tw_buf *b, const char *s);
 /* The same for text of several lines, which stay lines. */
 void tw_html_lines(struct tw_buf *b, const char *s);
-/* <tag class="class">text</tag>, text escaped; class may be NULL. */
+/* <tag class="class">; class may be NULL. */
+void tw_html_open(struct tw_buf *b, const char *tag, const char *class);
+/* The same with text, escaped, and </tag>. */
 void tw_html_element(struct tw_buf *b, const char *tag, const char *class, const char *text);
 /* Everything up to <main>. title: of the browser's tab, any bytes. script: the page may run our
  * script, and its security policy names it by its hash; without it the policy allows no script at

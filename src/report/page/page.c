@@ -268,10 +268,8 @@ void twin_page_cell(struct twin_page *p, const char *format, ...)
 
 void twin_page_cell_link(struct twin_page *p, const char *href, const char *text)
 {
-    const char *class = class_of(p, p->column);
     cell_begin(p);
-    tw_buf_printf(&p->body, "<td%s%s%s>", class ? " class=\"" : "", class ? class : "",
-                  class ? "\"" : "");
+    tw_html_open(&p->body, "td", class_of(p, p->column));
     tw_page_link(p, href, text);
     tw_buf_puts(&p->body, "</td>");
     cell_end(p);

@@ -120,8 +120,8 @@ static void finish_block(struct twin_page *p, struct block *k, const char *quest
 void tw_page_figure(struct twin_page *p, const char *question, const char *caption,
                     const char *class)
 {
-    tw_buf_printf(&p->body, "<figure%s%s%s>\n<figcaption>", class ? " class=\"" : "",
-                  class ? class : "", class ? "\"" : "");
+    tw_html_open(&p->body, "figure", class);
+    tw_buf_puts(&p->body, "\n<figcaption>");
     tw_html_element(&p->body, "h2", NULL, question);
     if (*caption)
         tw_page_element(p, "p", "soft", caption);

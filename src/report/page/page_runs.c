@@ -119,10 +119,7 @@ void tw_page_words(struct twin_page *p, const char *text)
 
 void tw_page_element(struct twin_page *p, const char *tag, const char *class, const char *text)
 {
-    tw_buf_printf(&p->body, "<%s", tag);
-    if (class)
-        tw_buf_printf(&p->body, " class=\"%s\"", class);
-    tw_buf_puts(&p->body, ">");
+    tw_html_open(&p->body, tag, class);
     tw_page_words(p, text);
     tw_buf_printf(&p->body, "</%s>", tag);
 }
