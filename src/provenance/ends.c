@@ -219,7 +219,19 @@ static int on_record(void *user, const struct twin_trace_record *r)
     return rc;
 }
 
-/* What the agent says that it watches, one thing a line. */
+bool tw_is_watched(struct twin_trace *t, const char *begin)
+{
+    const char *key, *line;
+    for (size_t i = 0; twin_trace_note(t, i, &key, &line); i++)
+        while (strcmp(key, "armed") == 0 && *line) {
+            if (tw_starts(line, begin))
+                return true;
+            line += strcspn(line, "\n");
+            line += *line == '\n';
+        }
+    return false;
+}
+
 static unsigned uses_of(struct twin_trace *t)
 {
     static const struct {
@@ -229,14 +241,9 @@ static unsigned uses_of(struct twin_trace *t)
                  {"tensorflow ", TWIN_USES_TENSORFLOW},
                  {"jax ", TWIN_USES_JAX}};
     unsigned uses = 0;
-    const char *line = twin_trace_note_of(t, "armed");
-    while (line && *line) {
-        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-            if (tw_starts(line, known[i].begin))
-                uses |= known[i].uses;
-        line += strcspn(line, "\n");
-        line += *line == '\n';
-    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (tw_is_watched(t, known[i].begin))
+            uses |= known[i].uses;
     return uses;
 }
 

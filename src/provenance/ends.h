@@ -71,6 +71,9 @@ struct twin_ends {
     unsigned uses;
 };
 
+/* Did the agent say that it watches this? `begin`: of one of the lines of its notes "armed". */
+bool tw_is_watched(struct twin_trace *t, const char *begin);
+
 /* From the run's traces. TWIN_EIO, TWIN_EFORMAT, TWIN_ENOMEM. Needs twin_ends_free after success. A
  * run without traces has no ends: all zero, NaN. */
 int twin_ends_read(const struct twin_run *run, struct twin_ends *out, struct twin_error *err);

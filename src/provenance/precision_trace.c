@@ -5,6 +5,8 @@
 
 #include "base.h"
 
+#include "src/provenance/ends.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,16 +137,6 @@ static int see(void *user, const struct twin_trace_record *r)
 
 /* ---- steps */
 
-/* Did the agent say that it looks for this? Without that, not having seen it means nothing. */
-static bool armed(struct twin_trace *t, const char *what)
-{
-    const char *key, *value;
-    for (size_t i = 0; twin_trace_note(t, i, &key, &value); i++)
-        if (strcmp(key, "armed") == 0 && strstr(value, what))
-            return true;
-    return false;
-}
-
 /* A breach in `times` steps, of which `first` is the first. */
 static int step_breach(struct walk *w, size_t rule, uint32_t first, uint64_t times,
                        const char *name, const char *found)
@@ -181,7 +173,8 @@ static int judge_scaler(struct walk *w, size_t rule)
     const bool required = w->p->rule[rule].required;
     uint64_t times = 0;
     uint32_t first = 0;
-    if (!armed(w->t, "gradient scaler")) {
+    /* without that, not having seen it means nothing */
+    if (!tw_is_watched(w->t, "gradient scaler")) {
         set_unknown(w, rule, "nothing looked for a gradient scaler");
         return 0;
     }
