@@ -2,26 +2,22 @@
 """What JAX itself lets one hold still: whether a program is compiled anew."""
 
 import functools
-import os
 import sys
 
 from . import pins
 
 
 def cache(pin, jax):
-    """The variable was set before the process began; JAX has read it while it was imported. The job
-    may set the same thing later: then it is the job's.
+    """JAX has read the variable while it was imported. The job may set the same thing later: then it
+    is the job's.
     """
     if pin.vary:
         raise RuntimeError("can only be pinned")
     name, flag = "JAX_ENABLE_COMPILATION_CACHE", "jax_enable_compilation_cache"
-    found = os.environ.get(name)
-    if found != "false":
-        what = "takes it out of the environment" if found is None else "sets it to " + found
-        pin.say("overridden: the job %s before it imports JAX" % what)
+    if not pin.lasts(name, "false", "JAX"):
         return
     if getattr(jax.config, flag):
-        raise RuntimeError("JAX did not take %s=%s" % (name, found))
+        raise RuntimeError("JAX did not take %s=false" % name)
     kind = type(jax.config)
     original = kind.update
 

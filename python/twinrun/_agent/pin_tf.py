@@ -41,16 +41,11 @@ def deterministic(pin, tensorflow):
 
 
 def onednn(pin, _tensorflow):
-    """The variable was set before the process began. Did it last until TensorFlow read it, and does
-    TensorFlow do what it says?
-    """
+    """Did the variable last until TensorFlow read it, and does TensorFlow do what it says?"""
     from tensorflow.python.util import _pywrap_util_port as port
 
     name, asked = "TF_ENABLE_ONEDNN_OPTS", "%d" % pin.default(0)
-    found = os.environ.get(name)
-    if found != asked:
-        what = "takes it out of the environment" if found is None else "sets it to " + found
-        pin.say("overridden: the job %s before it imports TensorFlow" % what)
+    if not pin.lasts(name, asked, "TensorFlow"):
         return
     if port.IsMklEnabled() != (asked == "1"):
         raise RuntimeError("TensorFlow did not take %s=%s" % (name, asked))
@@ -58,8 +53,8 @@ def onednn(pin, _tensorflow):
 
 
 def _let_generators_start(room):
-    """`tf.random.Generator` may start from no seed as without us: the operations below can, and only
-    Python refuses it. Returns a list: once something is in it, that is refused.
+    """`tf.random.Generator` may start from no seed as without us: the operations below can, and
+    only Python refuses it. Returns a list: once something is in it, that is refused.
     """
     refuses = []
 

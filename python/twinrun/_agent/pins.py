@@ -103,6 +103,16 @@ class Pin:
             self.by_job = True
             self.say("overridden: the job sets it itself, at %s" % where(frame))
 
+    def lasts(self, name, asked, library):
+        """Whether a variable, set before the process began, still was so when the library read it; if
+        not, the job's own wish is told.
+        """
+        found = os.environ.get(name)
+        if found != asked:
+            what = "takes it out of the environment" if found is None else "sets it to " + found
+            self.say("overridden: the job %s before it imports %s" % (what, library))
+        return found == asked
+
     def default(self, value):
         return value if self.value is None else self.value
 
