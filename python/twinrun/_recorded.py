@@ -42,8 +42,8 @@ INSERTABLE = tuple(
 
 
 def is_given_back(key):
-    """Is it what a jitted function gave back, and a class says what that is to the job? No optimizer
-    that is seen made it.
+    """Is it what a jitted function gave back, and a class says what that is to the job? No
+    optimizer that is seen made it.
     """
     return key[0] == OPTIMIZER and bool(key[3]) and key[2].startswith(key[3] + ": ")
 

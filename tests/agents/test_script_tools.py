@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of scripts are watched beside other tools that watch Python code: coverage.py,
-cProfile, pdb, and whatever takes the same place in sys.monitoring. Each shows what it shows alone, and a
-verdict tells what was not seen. From Python 3.12 on (TWINRUN_NEWER_PYTHON).
+cProfile, pdb, and whatever takes the same place in sys.monitoring. Each shows what it shows alone,
+and a verdict tells what was not seen. From Python 3.12 on (TWINRUN_NEWER_PYTHON).
 """
 
 import subprocess

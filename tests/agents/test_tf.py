@@ -270,7 +270,7 @@ SEARCHES = [
 def test_isolate_names_the_factor_and_check_pinned_proves_the_pin(
     twinrun, home, factor, job, argument, said
 ):
-    """Of a job whose twin (seeded, ordered) is SAME; and a pin under which the job fails is none."""
+    """Of a job whose twin (seeded, ordered) is SAME; a pin under which the job fails is none."""
     script = os.path.join(JOBS, job)
     command = ("--", PYTHON, script, *argument.split())
     found = twinrun("isolate", "-q", "--pin", factor, *command, env=QUIET)

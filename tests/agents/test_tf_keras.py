@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keras 3 on JAX and on PyTorch: a seeded job is the same, one without a seed differs, and the names
-say what a value is to the job.
+"""Keras 3 on JAX and on PyTorch: a seeded job is the same, one without a seed differs, and the
+names say what a value is to the job.
 
 Keras is taken from the Python in TWINRUN_TF_PYTHON, what it computes with from TWINRUN_JAX_PYTHON
 and TWINRUN_TEST_PYTHON: a folder of links has both, and no TensorFlow.

@@ -65,8 +65,8 @@ NAMED = {
 
 
 class Own(numbers_of):
-    """Numbers ("d") or bytes ("B") of ours, which nobody else changes: they lie where they say, which
-    costs a tenth of what a view does.
+    """Numbers ("d") or bytes ("B") of ours, which nobody else changes: they lie where they say,
+    which costs a tenth of what a view does.
     """
 
     __slots__ = ()

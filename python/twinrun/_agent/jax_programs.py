@@ -37,8 +37,8 @@ def arm(jax):
 class Program:
     """of_jax: no function of the job is in it (`jnp.add`, an operation called by itself).
     label: the function's name. arguments, results: names by place, behind what they are to the job
-    where that is known ("weight state.params['w']") and no kind of records says it. kinds: phase and
-    kind of the results. digest: bytes.
+    where that is known ("weight state.params['w']") and no kind of records says it. kinds: phase
+    and kind of the results. digest: bytes.
     hidden: the operation that reads what no argument shows, or "". series: of its records, which
     jax_calls keeps here.
     """

@@ -45,8 +45,8 @@ def of_program(jaxpr):
 
 
 def kinds(made, avals):
-    """(phase, kind) of each result. A hyperparameter is a single number. A generator's state stays an
-    output: records of that kind say who drew from a generator, and of a key that is not seen.
+    """(phase, kind) of each result. A hyperparameter is a single number. A generator's state stays
+    an output: records of that kind say who drew from a generator, and of a key that is not seen.
     """
     rows = zip(made, avals)
     return [
@@ -66,8 +66,8 @@ KERAS_FRAMES = 24
 
 def of_keras(label):
     """{place in `state`: (role, path)} of a function of Keras that is about to run for the first
-    time; empty where it is none. `state` has lists of values alone, so the model is asked whose they
-    are: its method is what Keras has given to `jax.jit`.
+    time; empty where it is none. `state` has lists of values alone, so the model is asked whose
+    they are: its method is what Keras has given to `jax.jit`.
     """
     frame, model = sys._getframe(1), None
     for _ in range(KERAS_FRAMES if label in KERAS and "keras" in sys.modules else 0):

@@ -89,8 +89,8 @@ def walk(value, name, found, values=None, depth=0, hidden=None):
 
 
 def shapes_alone(args, kwargs):
-    """Whether a call is asked for shapes, not for numbers: it is given tensors on `meta`, or Keras's
-    KerasTensor, and no tensor that has values.
+    """Whether a call is asked for shapes, not for numbers: it is given tensors on `meta`, or
+    Keras's KerasTensor, and no tensor that has values.
     """
     if args and type(args[0]) in tensors._plain and not args[0].is_meta:
         return False

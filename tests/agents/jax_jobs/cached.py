@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles one program, with a cache in the folder it is given. `own`: switches the cache on itself."""
+"""Compiles one program, with a cache in the folder it is given. `own`: switches the cache on by
+itself.
+"""
 
 import os
 import sys

@@ -1,8 +1,9 @@
 """Two processes that train one model together over jax.distributed, and say themselves which ranks
 they are: no variable of the environment does.
 
-`other`: rank 1 has another batch in step 2. Without a rank as its first word it starts the two. It holds their port until they have ended: gRPC
-shares a port with another socket of the same user that allows it, and nobody else gets it.
+`other`: rank 1 has another batch in step 2. Without a rank as its first word it starts the two. It
+holds their port until they have ended: gRPC shares a port with another socket of the same user that
+allows it, and nobody else gets it.
 """
 
 import os

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says whether TensorFlow takes oneDNN's kernels. An argument: what the job itself asks for first."""
+"""Says whether TensorFlow takes oneDNN's kernels. An argument: what the job itself asks for
+first.
+"""
 
 import os
 import sys

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A loop over an input pipeline that gives elements as they are done. The first of each 25 is late or
-not, by chance: then it is done when 20 behind it have been asked for, which the pipeline does only
-once it has given away those between. Where it keeps the order (`ordered`, op determinism) it would
+"""A loop over an input pipeline that gives elements as they are done. The first of each 25 is late
+or not, by chance: then it is done when 20 behind it have been asked for, which the pipeline does
+only once it has given away those between. Where it keeps the order (`ordered`, op determinism) it would
 wait for ever, and nobody waits there. `stuck`: an operation that has no deterministic form, too.
 """
 

@@ -30,8 +30,8 @@ def line(text, *values):
 
 
 def some(low, high):
-    """Drawn from the lower half in the first run and from the upper one in the second: two runs that
-    draw the same of what is shown would rightly be the same.
+    """Drawn from the lower half in the first run and from the upper one in the second: two runs
+    that draw the same of what is shown would rightly be the same.
     """
     return "%s + %s * (0.51 * SECOND + 0.49 * noise.random())" % (low, high - low)
 
